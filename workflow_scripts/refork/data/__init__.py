@@ -1,0 +1,1 @@
+"""Tables on disk: schemas, typed readers, atomic writers, importers."""

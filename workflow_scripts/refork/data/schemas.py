@@ -1,0 +1,133 @@
+"""The Arrow schema of every table: the one place where a column is named.
+
+A position is the absolute index of a token in prompt + generated tokens, counted from 0. Token ids are
+int32 and never re-encoded from text. Log-probabilities are raw: natural logarithms of the model's own
+distribution at temperature 1, before top-p and top-k.
+"""
+
+import pyarrow as pa
+
+TOKENS = pa.list_(pa.int32())
+LOGPROBS = pa.list_(pa.float32())
+
+
+def _column(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable)
+
+
+ROLLOUT_KEY = (_column("question_id", pa.string()), _column("rollout", pa.int32()))
+PIVOT_KEY = (*ROLLOUT_KEY, _column("position", pa.int32()))
+
+QUESTIONS = pa.schema(
+    [
+        *ROLLOUT_KEY,  # one row a rollout, for choices may be permuted per rollout
+        _column("kind", pa.string()),  # choice, number, expression or text
+        _column("question", pa.string()),
+        _column("choices", pa.list_(pa.string()), nullable=True),  # in the order shown
+        _column("answer", pa.string()),  # the right outcome's label; a letter for a choice
+        _column("messages", pa.string()),  # JSON list of {role, content}
+        _column("prompt_token_ids", TOKENS),
+    ]
+)
+
+ROLLOUTS = pa.schema(
+    [
+        *ROLLOUT_KEY,
+        _column("seed", pa.uint64()),
+        _column("prompt_token_ids", TOKENS),
+        _column("token_ids", TOKENS),  # generated, the end token included
+        _column("logprobs", LOGPROBS),  # of the generated tokens
+        _column("top_token_ids", pa.list_(TOKENS)),  # per generated token, best first
+        _column("top_logprobs", pa.list_(LOGPROBS)),
+        _column("finish_reason", pa.string()),  # stop or length
+    ]
+)
+
+PIVOTS = pa.schema(
+    [
+        *PIVOT_KEY,  # the position of the token that is forced
+        _column("margin", pa.float32()),  # nat between the two most probable tokens
+        _column("actual_token", pa.int32()),
+        _column("alt_token", pa.int32()),
+        _column("actual_logprob", pa.float32()),
+        _column("alt_logprob", pa.float32()),
+    ]
+)
+
+CONTINUATIONS = pa.schema(
+    [
+        *PIVOT_KEY,
+        _column("pass", pa.string()),
+        _column("arm", pa.string()),  # actual or alt
+        _column("draw", pa.int32(), nullable=True),  # null for the greedy probe
+        _column("seed", pa.uint64()),
+        _column("state", pa.string()),  # snapshot, decode_replay or prefill
+        _column("token_ids", TOKENS),  # behind the forced token
+        _column("finish_reason", pa.string()),
+        _column("first_logprob", pa.float32(), nullable=True),  # of the first token behind the forced one
+        _column("cached_tokens", pa.int32()),  # taken over from the decode-time state
+        _column("recomputed_tokens", pa.int32()),  # fed again, the forced token not counted
+        _column("fidelity", pa.float32(), nullable=True),  # largest |Δ log-probability| against the recording
+    ]
+)
+
+OUTCOMES = pa.schema(
+    [
+        *ROLLOUT_KEY,
+        _column("position", pa.int32(), nullable=True),  # null: the base rollout itself
+        _column("pass", pa.string(), nullable=True),
+        _column("arm", pa.string(), nullable=True),
+        _column("draw", pa.int32(), nullable=True),
+        _column("outcome", pa.string()),  # a label, other or truncated
+        _column("correct", pa.bool_()),
+    ]
+)
+
+CREDITS = pa.schema(
+    [
+        *PIVOT_KEY,
+        _column("margin", pa.float32()),
+        _column("pass", pa.string()),
+        _column("credit", pa.float64()),  # mean R(actual) - mean R(alt)
+        _column("right_actual", pa.int32(), nullable=True),  # whole counts; null where only credits are known
+        _column("draws_actual", pa.int32(), nullable=True),
+        _column("right_alt", pa.int32(), nullable=True),
+        _column("draws_alt", pa.int32(), nullable=True),
+        _column("cached", pa.bool_(), nullable=True),  # every request was served from the decode-time state
+        _column("probe_diverged", pa.bool_(), nullable=True),  # greedy tokens of an arm differ from the reference's
+        _column("probe_delta", pa.float64(), nullable=True),  # largest |Δ first log-probability| over the arms
+    ]
+)
+
+REQUESTS = pa.schema(
+    [
+        _column("request", pa.int32()),  # its place in the batch group
+        *ROLLOUT_KEY,
+        _column("state", pa.string()),  # fresh, snapshot, decode_replay or prefill
+        _column("prompt_length", pa.int32()),
+        _column("token_ids", TOKENS),  # prompt and generated prefix, the forced token not included
+        _column("logprobs", LOGPROBS, nullable=True),  # recorded, of the generated part of the prefix
+        _column("forced_token", pa.int32(), nullable=True),
+        _column("seed", pa.uint64()),
+        _column("temperature", pa.float32()),  # 0: greedy
+        _column("top_p", pa.float32()),
+        _column("top_k", pa.int32()),  # 0: all
+        _column("max_tokens", pa.int32()),  # generated behind the forced token
+        _column("top_logprobs", pa.int32()),  # how many to return a token
+        _column("keep_snapshot", pa.bool_()),
+    ]
+)
+
+RESULTS = pa.schema(
+    [
+        _column("request", pa.int32()),
+        _column("token_ids", TOKENS),
+        _column("logprobs", LOGPROBS),
+        _column("top_token_ids", pa.list_(TOKENS)),
+        _column("top_logprobs", pa.list_(LOGPROBS)),
+        _column("finish_reason", pa.string()),
+        _column("cached_tokens", pa.int32()),
+        _column("recomputed_tokens", pa.int32()),
+        _column("fidelity", pa.float32(), nullable=True),
+    ]
+)

@@ -1,0 +1,1 @@
+"""Engines: a batch group of Arrow requests in, Arrow results out."""

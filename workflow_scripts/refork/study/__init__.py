@@ -1,0 +1,1 @@
+"""A study: its config, lock file, stages, hashes, paths and cost."""

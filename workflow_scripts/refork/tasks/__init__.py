@@ -1,0 +1,1 @@
+"""Questions, prompts and graders: question to token ids, completion to outcome."""
