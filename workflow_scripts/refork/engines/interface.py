@@ -1,0 +1,78 @@
+"""The interface of every engine: a batch group of Arrow requests in, Arrow results out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+ROLLOUT_ID = "{question_id}/{rollout}"
+
+
+@dataclass(frozen=True)
+class SyntheticSettings:
+    """Noise and pace of the synthetic engine (config `engine.synthetic`)."""
+
+    replay_noise: float = 0.0
+    batch_noise: float = 0.0
+    step_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine is started with; everything here changes results and is in the stage's hash.
+
+    `shuffled` says that the requests come in another order than the rollouts did.
+    """
+
+    kind: str
+    device: str
+    dtype: str
+    threads: int
+    batch_rows: int
+    trust_remote_code: bool = False
+    shuffled: bool = False
+    synthetic: SyntheticSettings = field(default_factory=SyntheticSettings)
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What an engine says of itself once it is loaded.
+
+    `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any position can
+    be resumed. `fingerprint` goes into every manifest: versions, device, dtype, kernels.
+    """
+
+    block_size: int
+    context_length: int
+    special_tokens: frozenset[int]
+    fingerprint: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """Results of one batch group, in the order of its requests (`data.schemas.RESULTS`)."""
+
+    results: pa.Table
+
+
+class Engine(Protocol):
+    """A loaded model that runs batch groups; nothing is batched, cached or remembered across groups."""
+
+    facts: EngineFacts
+
+    def run_group(
+        self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
+    ) -> GroupResult:
+        """Run one batch group (`data.schemas.REQUESTS`).
+
+        Snapshots are read from `snapshots_in` (requests in state `snapshot`) and written to `snapshots_out`
+        (requests with `keep_snapshot`): one safetensors file, tensors named by `ROLLOUT_ID`.
+
+        Raises
+        ------
+        EngineError
+            A request does not fit the context, or a promise was broken; the message names the question.
+        """
+        ...
