@@ -64,10 +64,14 @@ CONTINUATIONS = pa.schema(
         _column("state", pa.string()),  # snapshot, decode_replay or prefill
         _column("token_ids", TOKENS),  # behind the forced token
         _column("finish_reason", pa.string()),
-        _column("first_logprob", pa.float32(), nullable=True),  # of the first token behind the forced one
+        _column(
+            "first_logprob", pa.float32(), nullable=True
+        ),  # of the first token behind the forced one
         _column("cached_tokens", pa.int32()),  # taken over from the decode-time state
         _column("recomputed_tokens", pa.int32()),  # fed again, the forced token not counted
-        _column("fidelity", pa.float32(), nullable=True),  # largest |Δ log-probability| against the recording
+        _column(
+            "fidelity", pa.float32(), nullable=True
+        ),  # largest |Δ log-probability| against the recording
     ]
 )
 
@@ -89,13 +93,21 @@ CREDITS = pa.schema(
         _column("margin", pa.float32()),
         _column("pass", pa.string()),
         _column("credit", pa.float64()),  # mean R(actual) - mean R(alt)
-        _column("right_actual", pa.int32(), nullable=True),  # whole counts; null where only credits are known
+        _column(
+            "right_actual", pa.int32(), nullable=True
+        ),  # whole counts; null where only credits are known
         _column("draws_actual", pa.int32(), nullable=True),
         _column("right_alt", pa.int32(), nullable=True),
         _column("draws_alt", pa.int32(), nullable=True),
-        _column("cached", pa.bool_(), nullable=True),  # every request was served from the decode-time state
-        _column("probe_diverged", pa.bool_(), nullable=True),  # greedy tokens of an arm differ from the reference's
-        _column("probe_delta", pa.float64(), nullable=True),  # largest |Δ first log-probability| over the arms
+        _column(
+            "cached", pa.bool_(), nullable=True
+        ),  # every request was served from the decode-time state
+        _column(
+            "probe_diverged", pa.bool_(), nullable=True
+        ),  # greedy tokens of an arm differ from the reference's
+        _column(
+            "probe_delta", pa.float64(), nullable=True
+        ),  # largest |Δ first log-probability| over the arms
     ]
 )
 
@@ -106,7 +118,9 @@ REQUESTS = pa.schema(
         _column("state", pa.string()),  # fresh, snapshot, decode_replay or prefill
         _column("prompt_length", pa.int32()),
         _column("token_ids", TOKENS),  # prompt and generated prefix, the forced token not included
-        _column("logprobs", LOGPROBS, nullable=True),  # recorded, of the generated part of the prefix
+        _column(
+            "logprobs", LOGPROBS, nullable=True
+        ),  # recorded, of the generated part of the prefix
         _column("forced_token", pa.int32(), nullable=True),
         _column("seed", pa.uint64()),
         _column("temperature", pa.float32()),  # 0: greedy

@@ -1,0 +1,71 @@
+"""The one reader and the one writer of tables."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from refork.data.files import atomic_path
+from refork.errors import ReforkError
+
+
+def write_table(table: pa.Table, path: Path, schema: pa.Schema) -> None:
+    """Write a table as Parquet, atomically, in exactly the columns and types of `schema`."""
+    conformed = _conform(table, schema, str(path))
+    with atomic_path(path) as temporary:
+        pq.write_table(conformed, temporary, compression="zstd")
+
+
+def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    """Read a Parquet table and hold it against its schema.
+
+    Raises
+    ------
+    ReforkError
+        The file is absent, truncated or of another schema.
+    """
+    try:
+        table = pq.read_table(path, columns=columns)
+    except FileNotFoundError as error:
+        raise ReforkError(f"{path}: no such file") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ReforkError(
+            f"{path}: not a whole Parquet file ({error}); delete it and run again"
+        ) from error
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return _conform(table, wanted, str(path))
+
+
+def read_tables(
+    paths: Iterable[Path], schema: pa.Schema, columns: list[str] | None = None
+) -> pa.Table:
+    """Read several files of one schema as one table, in the order given."""
+    tables = [read_table(path, schema, columns) for path in paths]
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.concat_tables([wanted.empty_table(), *tables])
+
+
+def from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Make a table of a schema from records; no records make an empty table."""
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _conform(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    if set(table.column_names) != set(schema.names):
+        missing = sorted(set(schema.names) - set(table.column_names))
+        surplus = sorted(set(table.column_names) - set(schema.names))
+        raise ReforkError(
+            f"{where}: columns missing: {missing or 'none'}, not known: {surplus or 'none'}"
+        )
+    try:
+        conformed = table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise ReforkError(
+            f"{where}: a column has another type than its schema says ({error})"
+        ) from error
+    for field in schema:
+        if not field.nullable and conformed.column(field.name).null_count:
+            raise ReforkError(f"{where}: column {field.name} has nulls")
+    return conformed
