@@ -40,8 +40,9 @@ class EngineSettings:
 class EngineFacts:
     """What an engine says of itself once it is loaded.
 
-    `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any position can
-    be resumed. `fingerprint` goes into every manifest: versions, device, dtype, kernels.
+    `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any
+    position can be resumed. `fingerprint` goes into every manifest: versions, device, dtype,
+    kernels.
     """
 
     block_size: int
@@ -58,7 +59,7 @@ class GroupResult:
 
 
 class Engine(Protocol):
-    """A loaded model that runs batch groups; nothing is batched, cached or remembered across groups."""
+    """A loaded model that runs batch groups; nothing is batched or remembered across groups."""
 
     facts: EngineFacts
 
@@ -67,12 +68,14 @@ class Engine(Protocol):
     ) -> GroupResult:
         """Run one batch group (`data.schemas.REQUESTS`).
 
-        Snapshots are read from `snapshots_in` (requests in state `snapshot`) and written to `snapshots_out`
-        (requests with `keep_snapshot`): one safetensors file, tensors named by `ROLLOUT_ID`.
+        Snapshots are read from `snapshots_in` (requests in state `snapshot`) and written to
+        `snapshots_out` (requests with `keep_snapshot`): one safetensors file, tensors named by
+        `ROLLOUT_ID`.
 
         Raises
         ------
         EngineError
-            A request does not fit the context, or a promise was broken; the message names the question.
+            A request does not fit the context, or a promise was broken; the message names the
+            question.
         """
         ...
