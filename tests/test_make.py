@@ -1,0 +1,112 @@
+"""`make` as a newcomer meets it: its commands, its words, and the demo in a fresh copy."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repository import ROOT, copy_to
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+DEMO_SECONDS = 360
+NOTHING_TO_DO_SECONDS = 10
+
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def run_in(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell command as a newcomer would, with nothing inherited of this test run."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS", "PYTEST", "COV_"))
+    }
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake_python(folder: Path, broken: str) -> Path:
+    """Make a python3 that fails whenever its arguments name `broken`."""
+    path = folder / "python3"
+    path.write_text(f'#!/bin/sh\ncase "$*" in *{broken}*) exit 1;; esac\nexec python3 "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_make_alone_lists_every_command() -> None:
+    phony = re.search(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
+    assert phony
+    listed = [line.split()[1] for line in run_in(ROOT, "make").stdout.splitlines()]
+    assert listed == phony[1].split()
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [("ensurepip", "apt install python3-venv"), ("version_info", "Python 3.11 or newer")],
+)
+def test_what_is_missing_is_said_in_words(tmp_path: Path, broken: str, words: str) -> None:
+    python = fake_python(tmp_path, broken)
+    done = run_in(ROOT, f"make setup VENV={tmp_path}/venv PYTHON={python}")
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = copy_to(tmp_path_factory.mktemp("fresh"))
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        done = run_in(folder, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done
+
+    run("make setup")
+    return run
+
+
+@pytest.mark.slow
+def test_lock_writes_nothing_new_after_a_fresh_setup(fresh: Run) -> None:
+    assert "envs/: nothing written" in fresh("make lock").stdout
+
+
+@pytest.mark.slow
+def test_an_engine_environment_needs_its_own_packages_only(fresh: Run) -> None:
+    fresh("python3 -m venv .venv-engine")
+    fresh(".venv-engine/bin/pip install -r envs/torch.txt")
+    fresh(".venv-engine/bin/pip install --no-deps --no-build-isolation -e .")
+    modules = "refork.data.tables, refork.tasks.prompts, refork.engines"
+    fresh(f".venv-engine/bin/python -c 'import torch, transformers, {modules}'")
+    fresh(".venv-engine/bin/pip check")
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.workflow
+@pytest.mark.timeout(1200)
+def test_demo_in_a_fresh_copy(fresh: Run) -> None:
+    start = time.monotonic()
+    done = fresh("make demo")
+    taken = time.monotonic() - start
+    assert done.stdout.endswith("The report: results/demo/report.html\n")
+    assert "<html" in fresh("cat results/demo/report.html").stdout
+    assert taken < DEMO_SECONDS
+
+    start = time.monotonic()
+    fresh("make demo")
+    assert time.monotonic() - start < NOTHING_TO_DO_SECONDS
+
+    again = fresh(".venv/bin/snakemake --cores 2 --configfile config/demo.yaml")
+    assert "Nothing to be done" in again.stdout + again.stderr
+    fresh(".venv/bin/refork noise results/demo --json")
