@@ -1,0 +1,64 @@
+"""What the keys of a config must satisfy together, each said in words."""
+
+from collections.abc import Iterator
+
+from refork.study.config import Settings
+
+
+def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (key path, words) for all that single keys cannot tell."""
+    yield from _sources(settings)
+    yield from _passes(settings)
+    yield from _grading(settings)
+
+
+def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
+    questions, model = settings.questions, settings.model
+    if (questions.file is None) == (questions.dataset is None):
+        yield "questions", "give either `file` or `dataset`, one of the two"
+    given = [name for name in ("folder", "hub", "pypi") if getattr(model, name) is not None]
+    if settings.engine.kind == "synthetic":
+        if given:
+            yield f"model.{given[0]}", "the synthetic engine brings its own model: leave it null"
+        return
+    if len(given) != 1:
+        said = f"found {', '.join(given)}" if given else "found none"
+        yield "model", f"give one of `folder`, `hub` and `pypi`; {said}"
+    elif given == ["pypi"]:
+        for name in ("file", "sha256"):
+            if getattr(model, name) is None:
+                yield f"model.{name}", "a model from `pypi` needs `file` and `sha256`"
+    elif given == ["hub"] and model.revision is None:
+        yield "model.revision", "a model from `hub` needs the commit that is meant"
+
+
+def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
+    names = [item.name for item in settings.passes]
+    if not names:
+        yield "passes", "at least one pass, the reference"
+    for index, item in enumerate(settings.passes):
+        if item.name in names[:index]:
+            yield f"passes.{index}.name", f"`{item.name}` stands there twice"
+        if item.state == "snapshot" and not settings.rollouts.snapshots:
+            yield f"passes.{index}.state", "`snapshot` needs `rollouts.snapshots: true`"
+    by_name = {item.name: item for item in settings.passes}
+    for index, comparison in enumerate(settings.noise.comparisons):
+        where = f"noise.comparisons.{index}"
+        pair = {"treatment": comparison.treatment, "floor": comparison.floor}
+        unknown = {role: name for role, name in pair.items() if name not in by_name}
+        for role, name in unknown.items():
+            yield f"{where}.{role}", f"no pass is named `{name}`; passes: {', '.join(names)}"
+        if unknown:
+            continue
+        if comparison.treatment == comparison.floor:
+            yield where, "treatment and floor are the same pass"
+        elif names[0] in pair.values():
+            yield where, f"`{names[0]}` is the reference: neither treatment nor floor"
+        elif by_name[comparison.treatment].order_seed != by_name[comparison.floor].order_seed:
+            yield where, "treatment and floor need the same order_seed, or batches differ too"
+
+
+def _grading(settings: Settings) -> Iterator[tuple[str, str]]:
+    grading = settings.grading
+    if grading.grader == "pattern" and grading.pattern is None:
+        yield "grading.pattern", "the grader `pattern` needs a regular expression"

@@ -1,0 +1,58 @@
+"""The files that explain a results folder: stage.json in every stage, and readable names."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from refork.data.files import read_json, write_json
+from refork.errors import ReforkError
+from refork.study.graph import Graph
+from refork.study.stages import record_hash
+
+
+def write_records(graph: Graph) -> None:
+    """Write the stage.json of every stage, where it does not stand already."""
+    for stage in graph.stages():
+        path = graph.folder(stage) / "stage.json"
+        if not path.exists():
+            write_json(path, stage.record)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a stage.json and hold it against the hash in its path.
+
+    Raises
+    ------
+    ReforkError
+        The record was edited: its hash is not the name of its folder.
+    """
+    record: dict[str, Any] = read_json(path)
+    digest = record_hash(record)
+    if digest != path.resolve().parent.name:
+        raise ReforkError(f"{path}: was edited; its hash is {digest}, not the name of its folder")
+    return record
+
+
+def link_names(graph: Graph) -> None:
+    """Point readable names at the stages of the config as it is now.
+
+    results/<study>/<variant>/<stage>, a pass below `resample`, and the report beside the variants.
+    """
+    for name, variant in graph.variants.items():
+        for stage in variant.all():
+            if stage.name != "resample":
+                _link(graph.study_folder / name / stage.name, graph.folder(stage))
+        for item, stage in variant.passes.items():
+            _link(graph.study_folder / name / "resample" / item, graph.folder(stage))
+    for file in ("report.html", "figures", "tables"):
+        _link(graph.study_folder / file, graph.folder(graph.report) / file)
+
+
+def _link(name: Path, target: Path) -> None:
+    relative = Path(os.path.relpath(target, name.parent))
+    if name.is_symlink() and name.readlink() == relative:
+        return
+    name.parent.mkdir(parents=True, exist_ok=True)
+    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
+    temporary.symlink_to(relative)
+    temporary.replace(name)

@@ -1,0 +1,142 @@
+"""The graph of a study: which file of which stage is made from which files.
+
+The workflow's rules ask it for their inputs; `refork plan` asks it what is cached. The number of jobs
+comes from the config alone: shards by question, draws in blocks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refork.errors import ReforkError
+from refork.study.config import Demand, Settings
+from refork.study.loading import Study
+from refork.study.stages import Stage, VariantStages, report_stage, variant_stages
+
+
+def draw_blocks(continuations: int, block: int) -> list[str]:
+    """Name the draw blocks of K continuations: K = 6 in blocks of 4 is 0000-0003 and 0004-0005."""
+    firsts = range(0, continuations, block)
+    return [f"{first:04d}-{min(first + block, continuations) - 1:04d}" for first in firsts]
+
+
+def block_draws(block: str) -> range:
+    """Return the draws of a block by its name."""
+    first, last = block.split("-")
+    return range(int(first), int(last) + 1)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All stages of a study and the paths of their files."""
+
+    settings: Settings
+    variants: Mapping[str, VariantStages]
+    report: Stage
+    _by_hash: Mapping[tuple[str, str], tuple[Stage, VariantStages]]
+
+    @property
+    def root(self) -> Path:
+        """Return the folder of all results."""
+        return Path(self.settings.results)
+
+    @property
+    def study_folder(self) -> Path:
+        """Return the folder of this study's readable names."""
+        return self.root / self.settings.study
+
+    def stages(self) -> list[Stage]:
+        """Return every stage once, however many variants share it."""
+        every = [stage for variant in self.variants.values() for stage in variant.all()]
+        return list({(stage.name, stage.hash): stage for stage in [*every, self.report]}.values())
+
+    def folder(self, stage: Stage) -> Path:
+        """Return the folder of a stage's files."""
+        return self.root / stage.name / stage.hash
+
+    def record(self, name: str, digest: str) -> Path:
+        """Return the path of a stage's stage.json."""
+        return self.root / name / digest / "stage.json"
+
+    def upstream(self, name: str, digest: str, label: str) -> Path:
+        """Return the folder of a stage that the stage `name`/`digest` reads from."""
+        return self.folder(self._of(name, digest)[0].upstream[label])
+
+    def settings_of(self, name: str, digest: str) -> Settings:
+        """Return the settings of a variant that has this stage."""
+        return self._of(name, digest)[1].settings
+
+    def shards(self, settings: Settings) -> list[str]:
+        """Name the shards."""
+        return [f"shard-{index:04d}" for index in range(settings.questions.shards)]
+
+    def demand(self, name: str, digest: str) -> Demand:
+        """Return what the jobs of a stage ask of the machine."""
+        resources = self.settings.resources
+        by_rule = {"resample": resources.resample, "sample_rollouts": resources.sample_rollouts}
+        return by_rule.get(name, resources.other)
+
+    def continuations(self, digest: str, shard: str) -> list[Path]:
+        """Return one shard of all passes and draw blocks that a `grade_outcomes` stage reads."""
+        stage, variant = self._of("grade_outcomes", digest)
+        resample = variant.settings.resample
+        blocks = draw_blocks(resample.continuations, resample.draw_block)
+        return [
+            self.folder(upstream) / f"draws-{block}" / f"{shard}.parquet"
+            for label, upstream in stage.upstream.items()
+            if label.startswith("resample.")
+            for block in blocks
+        ]
+
+    def noise_inputs(self, digest: str, label: str) -> list[Path]:
+        """Return all shards of one of the stages that a `measure_noise` stage reads.
+
+        Of a pass only the first draw block is read: it holds the greedy probes.
+        """
+        stage, variant = self._of("measure_noise", digest)
+        folder = self.folder(stage.upstream[label])
+        if label.startswith("resample."):
+            resample = variant.settings.resample
+            first = draw_blocks(resample.continuations, resample.draw_block)[0]
+            folder = folder / f"draws-{first}"
+        return [folder / f"{shard}.parquet" for shard in self.shards(variant.settings)]
+
+    def outputs(self, stage: Stage) -> list[Path]:
+        """Return the declared tables of a stage, one a job."""
+        folder = self.folder(stage)
+        if stage.name == "report":
+            return [folder / "report.html"]
+        settings = self.settings_of(stage.name, stage.hash)
+        shards = [f"{shard}.parquet" for shard in self.shards(settings)]
+        match stage.name:
+            case "prepare_model":
+                return [folder / "model.manifest.json"]
+            case "measure_noise":
+                return [folder / "credits.parquet"]
+            case "resample":
+                blocks = draw_blocks(settings.resample.continuations, settings.resample.draw_block)
+                return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
+            case _:
+                return [folder / shard for shard in shards]
+
+    def _of(self, name: str, digest: str) -> tuple[Stage, VariantStages]:
+        try:
+            return self._by_hash[name, digest]
+        except KeyError:
+            raise ReforkError(f"no stage {name}/{digest} in study {self.settings.study}") from None
+
+
+def build_graph(study: Study, lock: Mapping[str, Any]) -> Graph:
+    """Lay out all stages of a study by its lock."""
+    variants = {
+        name: variant_stages(settings, lock["variants"][name])
+        for name, settings in study.variants.items()
+    }
+    report = report_stage(study.settings, variants)
+    by_hash = {
+        (stage.name, stage.hash): (stage, variant)
+        for variant in reversed(variants.values())
+        for stage in variant.all()
+    }
+    return Graph(study.settings, variants, report, by_hash)

@@ -1,0 +1,164 @@
+"""From config files to checked settings; every error at once, in words."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from refork.errors import ReforkError
+from refork.study.checks import contradictions
+from refork.study.config import WHOLE_STUDY, Settings
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: its own settings and those of each of its variants."""
+
+    settings: Settings
+    variants: Mapping[str, Settings]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping.
+
+    Raises
+    ------
+    ReforkError
+        The file is absent, no YAML, or no mapping; the message names file and line.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise ReforkError(f"{path}: no such config file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ReforkError(f"{path}: not a YAML file: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ReforkError(f"{path}: a config is a mapping of keys, not a {type(content).__name__}")
+    return content
+
+
+def merge(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay overrides over a config: mappings key by key, all else (lists too) as a whole."""
+    merged = dict(base)
+    for name, value in overrides.items():
+        below = merged.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def load_study(config: Mapping[str, Any], origin: str = "config") -> Study:
+    """Check a config and lay its variants out.
+
+    Raises
+    ------
+    ReforkError
+        All errors at once: key path, value, what is allowed, nearest valid name.
+    """
+    problems: list[str] = []
+    settings = _validated(config, "", problems)
+    overrides = config.get("variants")
+    variants: dict[str, Settings] = {}
+    if isinstance(overrides, Mapping) and overrides:
+        base = {name: value for name, value in config.items() if name != "variants"}
+        known = set(problems)
+        for name, override in overrides.items():
+            variant = _variant(base, f"variants.{name}", override, problems, known)
+            if variant is not None:
+                variants[str(name)] = variant
+    elif settings is not None:
+        variants = {"base": settings}
+    if problems or settings is None:
+        raise ReforkError(f"{origin}: {_count(problems)}\n" + "\n".join(f"  {p}" for p in problems))
+    return Study(settings, variants)
+
+
+def load_files(*paths: Path) -> Study:
+    """Load a study from config files, later ones over earlier ones."""
+    config: dict[str, Any] = {}
+    for path in paths:
+        config = merge(config, read_yaml(path))
+    return load_study(config, str(paths[-1]))
+
+
+def _count(problems: list[str]) -> str:
+    return (
+        "1 error in the config" if len(problems) == 1 else f"{len(problems)} errors in the config"
+    )
+
+
+def _variant(
+    base: Mapping[str, Any], where: str, override: Any, problems: list[str], known: set[str]
+) -> Settings | None:
+    if not isinstance(override, Mapping):
+        return None  # said by the check of `variants` itself
+    for name in sorted(WHOLE_STUDY & set(override)):
+        problems.append(f"{where}.{name}: belongs to the whole study, no variant may override it")
+    found: list[str] = []
+    settings = _validated(merge(base, override), "", found)
+    problems.extend(f"{where}.{problem}" for problem in found if problem not in known)
+    return settings
+
+
+def _validated(config: Mapping[str, Any], prefix: str, problems: list[str]) -> Settings | None:
+    try:
+        settings = Settings.model_validate(dict(config))
+    except ValidationError as error:
+        problems.extend(prefix + words for words in _in_words(error))
+        return None
+    found = [f"{prefix}{path}: {words}" for path, words in contradictions(settings)]
+    problems.extend(found)
+    return settings
+
+
+def _in_words(error: ValidationError) -> Iterator[str]:
+    for item in error.errors():
+        location = [part for part in item["loc"] if part != "[key]"]
+        path = ".".join(str(part) for part in location)
+        value = item["input"]
+        if item["type"] == "extra_forbidden":
+            names = _siblings(Settings, item["loc"][:-1])
+            yield f"{path}: no such key{_nearest(str(item['loc'][-1]), names)}"
+        elif item["type"] == "missing":
+            yield f"{path}: missing"
+        elif item["type"] == "literal_error":
+            allowed = item["ctx"]["expected"].replace("'", "")
+            names = allowed.replace(" or ", ", ").split(", ")
+            yield f"{path}: is {value!r}; allowed: {allowed}{_nearest(str(value), names)}"
+        else:
+            yield f"{path}: is {value!r}; {_lower(item['msg'])}"
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _siblings(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the valid key names at a place in the config."""
+    for part in location:
+        if isinstance(part, int):
+            continue
+        annotation = model.model_fields[part].annotation
+        inner = next(
+            (
+                candidate
+                for candidate in (annotation, *get_args(annotation))
+                if isinstance(candidate, type) and issubclass(candidate, BaseModel)
+            ),
+            None,
+        )
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(names)}"

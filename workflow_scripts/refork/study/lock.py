@@ -1,0 +1,212 @@
+"""The lock file of a study: what its config points at, frozen.
+
+The config names a model, a questions file, an engine; the lock says which ones these are. It is
+made once, by `refork lock`, before the graph is laid out; afterwards every parse reads the lock
+alone, and every worker stops when what it finds is not what was locked. An entry is kept under the
+keys that asked for it: variants share entries, a new variant on the same model needs no new lock.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refork import __version__
+from refork.data.files import canonical_json, file_sha256, read_json, write_json
+from refork.engines.model_source import ModelSource, source_digest
+from refork.errors import ReforkError
+from refork.study.config import Settings
+from refork.study.loading import Study
+from refork.tasks.questions import QuestionSource, load_questions, questions_digest
+
+_QUESTION_KEYS = {
+    "file",
+    "dataset",
+    "dataset_name",
+    "dataset_revision",
+    "split",
+    "columns",
+    "limit",
+}
+
+
+def lock_path(study: Study) -> Path:
+    """Return the path of a study's lock file."""
+    name = study.settings.study
+    return Path(study.settings.results) / name / f"{name}.lock.json"
+
+
+def make_lock(study: Study) -> dict[str, Any]:
+    """Look at everything the config points at, and freeze it.
+
+    Raises
+    ------
+    ReforkError
+        Something is not there or cannot be read.
+    """
+    lock: dict[str, Any] = {"refork": __version__, "study": study.settings.study}
+    for part in PARTS:
+        entries: dict[str, Any] = {}
+        for settings in study.variants.values():
+            asked = canonical_json(part.ask(settings))
+            if asked not in entries:
+                entries[asked] = part.look(settings)
+        lock[part.name] = entries
+    return lock
+
+
+def write_lock(study: Study) -> Path:
+    """Make the lock of a study and write it."""
+    path = lock_path(study)
+    write_json(path, make_lock(study))
+    return path
+
+
+def read_lock(study: Study) -> dict[str, Any]:
+    """Read the lock as the graph needs it: {"variants": {name: {model, questions, examples, engine}}}.
+
+    Raises
+    ------
+    ReforkError
+        The lock does not fit the config any more; the message says in what.
+    """
+    path = lock_path(study)
+    lock = read_json(path)
+    found = list(_unfit(study, lock))
+    if found:
+        words = "\n".join(f"  {line}" for line in found)
+        raise ReforkError(
+            f"{path}: the lock no longer fits the config:\n{words}\n"
+            "  run `refork lock CONFIG` to lock the study anew; results that stay valid are kept"
+        )
+    variants = {
+        name: {
+            part.name: lock[part.name][canonical_json(part.ask(settings))]["locked"]
+            for part in PARTS
+        }
+        for name, settings in study.variants.items()
+    }
+    return {"variants": variants}
+
+
+def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
+    said = set()
+    for name, settings in study.variants.items():
+        for part in PARTS:
+            asked = canonical_json(part.ask(settings))
+            entry = lock.get(part.name, {}).get(asked)
+            if entry is None:
+                line = f"variant {name}: {part.name} {asked} was never locked"
+            else:
+                line = _changed(entry.get("file"))
+            if line and line not in said:
+                said.add(line)
+                yield line
+
+
+def _changed(seen: Mapping[str, Any] | None) -> str | None:
+    """Say whether a locked file is another one now; it is read only if it was touched."""
+    if seen is None:
+        return None
+    path = Path(seen["path"])
+    if not path.exists():
+        return f"{path}: is not there any more"
+    status = path.stat()
+    if (status.st_size, status.st_mtime_ns) == (seen["size"], seen["mtime_ns"]):
+        return None
+    same = file_sha256(path) == seen["sha256"]
+    return None if same else f"{path}: has changed since it was locked"
+
+
+def _seen(path: str | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    status = Path(path).stat()
+    return {
+        "path": path,
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "sha256": file_sha256(Path(path)),
+    }
+
+
+def model_source(settings: Mapping[str, Any]) -> ModelSource:
+    """Return the source of a model from the config section `model`."""
+    return ModelSource(**settings)
+
+
+def question_source(settings: Mapping[str, Any]) -> QuestionSource:
+    """Return the source of questions from the config section `questions`."""
+    return QuestionSource(**{name: settings[name] for name in sorted(_QUESTION_KEYS)})
+
+
+def _ask_model(settings: Settings) -> dict[str, Any]:
+    if settings.engine.kind == "synthetic":
+        return {"synthetic": True}
+    return settings.model.model_dump(exclude={"trust_remote_code"})
+
+
+def _ask_questions(settings: Settings) -> dict[str, Any]:
+    return settings.questions.model_dump(include=_QUESTION_KEYS)
+
+
+def _ask_examples(settings: Settings) -> dict[str, Any]:
+    return {"file": settings.prompt.examples}
+
+
+def _ask_engine(settings: Settings) -> dict[str, Any]:
+    return settings.engine.model_dump(include={"kind", "device", "python"})
+
+
+def _look_at_model(settings: Settings) -> dict[str, Any]:
+    if settings.engine.kind == "synthetic":
+        return {"locked": {"digest": "synthetic"}}
+    return {"locked": {"digest": source_digest(model_source(settings.model.model_dump()))}}
+
+
+def _look_at_questions(settings: Settings) -> dict[str, Any]:
+    questions = load_questions(question_source(settings.questions.model_dump()))
+    locked = {"digest": questions_digest(questions), "count": len(questions)}
+    return {"locked": locked, "file": _seen(settings.questions.file)}
+
+
+def _look_at_examples(settings: Settings) -> dict[str, Any]:
+    path = settings.prompt.examples
+    if path is not None and not Path(path).exists():
+        raise ReforkError(f"prompt.examples: {path}: no such file")
+    seen = _seen(path)
+    return {"locked": seen and seen["sha256"], "file": seen}
+
+
+def _look_at_engine(settings: Settings) -> dict[str, Any]:
+    engine = settings.engine
+    python = engine.python or sys.executable
+    command = [python, "-m", "refork.engines.describe"]
+    command += ["--kind", engine.kind, "--device", engine.device]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+    except OSError as error:
+        raise ReforkError(f"engine.python: {python}: cannot be run ({error.strerror})") from error
+    except subprocess.CalledProcessError as error:
+        raise ReforkError(error.stderr.strip().removeprefix("refork: ")) from error
+    return {"locked": json.loads(told.stdout)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a lock: which config keys ask for it, and how it is looked at."""
+
+    name: str
+    ask: Callable[[Settings], dict[str, Any]]
+    look: Callable[[Settings], dict[str, Any]]
+
+
+PARTS = (
+    Part("model", _ask_model, _look_at_model),
+    Part("questions", _ask_questions, _look_at_questions),
+    Part("examples", _ask_examples, _look_at_examples),
+    Part("engine", _ask_engine, _look_at_engine),
+)

@@ -1,0 +1,200 @@
+"""The stages of a study and their hashes.
+
+The hash of a stage is the sha256 of canonical JSON: its name and version, the settings it reads, the
+hashes of the stages it reads from, and from the lock what it depends on. What is not in there cannot
+change its results.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from refork.data.files import canonical_json
+from refork.study.config import Pass, Settings
+
+HASH_DIGITS = 16
+
+# Raised by one when what a stage computes changes its meaning; then everything below it runs again.
+VERSIONS = {
+    "prepare_model": 1,
+    "prepare_questions": 1,
+    "sample_rollouts": 1,
+    "extract_pivots": 1,
+    "resample": 1,
+    "grade_outcomes": 1,
+    "measure_noise": 1,
+    "report": 1,
+}
+
+
+def record_hash(record: Mapping[str, Any]) -> str:
+    """Return the first hexadecimal digits of the sha256 of a stage's record."""
+    return hashlib.sha256(canonical_json(record).encode()).hexdigest()[:HASH_DIGITS]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage with all that determines its output.
+
+    `upstream` maps a label (a stage's name; `resample.<pass>` for passes) to the stage read from.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    upstream: Mapping[str, "Stage"] = field(default_factory=dict)
+    lock: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """Return what is hashed; it lies as stage.json in the stage's folder."""
+        return {
+            "stage": self.name,
+            "version": VERSIONS[self.name],
+            "settings": dict(self.settings),
+            "upstream": {label: stage.hash for label, stage in self.upstream.items()},
+            "lock": dict(self.lock),
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the hash of the record; it names the stage's folder."""
+        return record_hash(self.record)
+
+
+@dataclass(frozen=True)
+class VariantStages:
+    """The stages of one variant, by name; `resample` once a pass."""
+
+    settings: Settings
+    model: Stage
+    questions: Stage
+    rollouts: Stage
+    pivots: Stage
+    passes: Mapping[str, Stage]
+    outcomes: Stage
+    noise: Stage
+
+    def all(self) -> list[Stage]:
+        """Return the stages in the order of the data."""
+        before = [self.model, self.questions, self.rollouts, self.pivots]
+        return [*before, *self.passes.values(), self.outcomes, self.noise]
+
+
+def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages:
+    """Lay out the stages of a variant; `lock` is the variant's part of the lock file."""
+    model = Stage(
+        "prepare_model",
+        {"model": settings.model.model_dump()},
+        lock={"model": lock["model"]},
+    )
+    questions = _questions_stage(settings, lock, model)
+    rollouts = Stage(
+        "sample_rollouts",
+        {
+            "seed": settings.seed,
+            "engine": _engine(settings, lock),
+            "rollouts": settings.rollouts.model_dump(exclude={"count"}),
+        },
+        {"prepare_model": model, "prepare_questions": questions},
+        {"engine": lock["engine"]},
+    )
+    block_size = lock["engine"]["block_size"]
+    resumes_anywhere = {"block_slack"} if block_size == 1 else set()
+    pivots = Stage(
+        "extract_pivots",
+        {"pivots": settings.pivots.model_dump(exclude=resumes_anywhere)},
+        {"prepare_model": model, "sample_rollouts": rollouts},
+        {"block_size": block_size},
+    )
+    passes = {
+        item.name: _resample_stage(settings, item, lock, model, rollouts, pivots)
+        for item in settings.passes
+    }
+    by_pass = {f"resample.{name}": stage for name, stage in passes.items()}
+    outcomes = Stage(
+        "grade_outcomes",
+        {
+            "grading": settings.grading.model_dump(),
+            "continuations": settings.resample.continuations,
+            "passes": list(passes),
+        },
+        {
+            "prepare_model": model,
+            "prepare_questions": questions,
+            "sample_rollouts": rollouts,
+            **by_pass,
+        },
+    )
+    noise = Stage(
+        "measure_noise",
+        {
+            "noise": settings.noise.model_dump(),
+            "passes": list(passes),
+        },
+        {"grade_outcomes": outcomes, "extract_pivots": pivots, **by_pass},
+    )
+    return VariantStages(settings, model, questions, rollouts, pivots, passes, outcomes, noise)
+
+
+def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> Stage:
+    """Lay out the report of a study: the only stage that knows what the study is called."""
+    shown = {
+        name: item.settings.model_dump(
+            exclude={"results": True, "resources": True, "variants": True, "engine": {"python"}}
+        )
+        for name, item in variants.items()
+    }
+    return Stage(
+        "report",
+        {"study": settings.study, "report": settings.report.model_dump(), "variants": shown},
+        {f"measure_noise.{name}": item.noise for name, item in variants.items()},
+    )
+
+
+def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) -> Stage:
+    record: dict[str, Any] = {
+        "questions": settings.questions.model_dump(),
+        "prompt": settings.prompt.model_dump(),
+        "rollouts": {"count": settings.rollouts.count},
+    }
+    if settings.questions.permute_choices:
+        record["seed"] = settings.seed
+    frozen = {"questions": lock["questions"]["digest"], "examples": lock["examples"]}
+    return Stage("prepare_questions", record, {"prepare_model": model}, frozen)
+
+
+def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the engine's settings as the lock has settled them, without what changes no result."""
+    engine = settings.engine.model_dump(exclude={"python", "synthetic"})
+    engine |= {"kind": lock["engine"]["kind"], "device": lock["engine"]["device"]}
+    engine["trust_remote_code"] = settings.model.trust_remote_code
+    if engine["kind"] == "synthetic":
+        engine["synthetic"] = settings.engine.synthetic.model_dump()
+    return engine
+
+
+def _resample_stage(
+    settings: Settings,
+    item: Pass,
+    lock: Mapping[str, Any],
+    model: Stage,
+    rollouts: Stage,
+    pivots: Stage,
+) -> Stage:
+    # The name of a pass is hashed too: a replica differs from its reference in nothing else.
+    engine = _engine(settings, lock)
+    if item.batch_rows is not None:
+        engine["batch_rows"] = item.batch_rows
+    return Stage(
+        "resample",
+        {
+            "seed": settings.seed,
+            "engine": engine,
+            "resample": settings.resample.model_dump(exclude={"continuations"}),
+            "pass": item.model_dump(exclude={"batch_rows"}),
+        },
+        {"prepare_model": model, "sample_rollouts": rollouts, "extract_pivots": pivots},
+        {"engine": lock["engine"]},
+    )
