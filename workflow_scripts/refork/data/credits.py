@@ -1,7 +1,8 @@
-"""The credits table as aligned arrays: one row a pivot and pass on disk, one array a pass in memory."""
+"""The credits table, one row a pivot and pass, as one array a pass over the same pivots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +111,7 @@ def _refuse_gap(
             )
 
 
-def _measurement_columns(credits: pa.Table) -> dict[str, NDArray[np.generic]]:
+def _measurement_columns(credits: pa.Table) -> dict[str, NDArray[Any]]:
     """Numpy columns of a credits table, nulls as `stats` spells them."""
     columns = {
         name: credits.column(name).fill_null(0).to_numpy()
@@ -127,7 +128,7 @@ def _measurement_columns(credits: pa.Table) -> dict[str, NDArray[np.generic]]:
     return columns
 
 
-def _pass_measurements(columns: dict[str, NDArray[np.generic]]) -> PassMeasurements:
+def _pass_measurements(columns: dict[str, NDArray[Any]]) -> PassMeasurements:
     return PassMeasurements(
         credits=credits_from_counts(
             columns["right_actual"],

@@ -10,7 +10,7 @@ from refork.data.schemas import PIVOT_KEY
 def number_pivots(*tables: pa.Table) -> list[NDArray[np.int64]]:
     """Give every row the number of its pivot: equal where question, rollout and position are equal.
 
-    Each table has the columns of `data.schemas.PIVOT_KEY`; one array of shape (rows,) is given back a table.
+    The tables have the columns of `data.schemas.PIVOT_KEY`; one array of shape (rows,) a table.
     """
     number = np.zeros(sum(table.num_rows for table in tables), dtype=np.int64)
     for field in PIVOT_KEY:
