@@ -2,9 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_is_missing_is_said_in_words(tmp_path: Path, broken: str, words: st
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = copy_to(tmp_path_factory.mktemp("fresh"))
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +74,8 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return done
 
     run("make setup")
-    return run
+    yield run
+    shutil.rmtree(folder)  # some gigabytes of packages
 
 
 @pytest.mark.slow
