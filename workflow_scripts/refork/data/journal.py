@@ -1,7 +1,7 @@
 """The journal of an engine job: its finished batch groups, kept outside the declared outputs.
 
-Snakemake deletes the outputs of a job that was killed; what stands in the journal is taken over by the next
-one. A group is known by the digest of its requests, so nothing stale is ever taken over.
+Snakemake deletes the outputs of a job that was killed; what stands in the journal is taken over by
+the next one. A group is known by the digest of its requests, so nothing stale is ever taken over.
 """
 
 import hashlib
@@ -29,8 +29,9 @@ def requests_digest(requests: pa.Table) -> str:
 class Journal:
     """Finished batch groups of one job in one folder.
 
-    A group is two or three files: results (Arrow IPC), snapshots where kept (safetensors), and, written last,
-    a seal with their digests. A group whose seal does not fit its files counts as not done.
+    A group is two or three files: results (Arrow IPC), snapshots where kept (safetensors), and,
+    written last, a seal with their digests. A group whose seal does not fit its files counts as not
+    done.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,9 +59,12 @@ class Journal:
         """Keep a finished group: results first, the seal last."""
         name = requests_digest(requests)
         path = self.folder / f"{name}.arrow"
-        with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
-            with pa.ipc.new_file(sink, results.schema) as writer:
-                writer.write_table(results)
+        with (
+            atomic_path(path) as temporary,
+            pa.OSFile(str(temporary), "wb") as sink,
+            pa.ipc.new_file(sink, results.schema) as writer,
+        ):
+            writer.write_table(results)
         snapshots = self.folder / f"{name}.safetensors"
         files = [path, snapshots] if snapshots.exists() else [path]
         write_text(

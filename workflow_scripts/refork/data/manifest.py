@@ -10,7 +10,7 @@ from refork.data.files import file_sha256, write_json
 
 
 def manifest_path(output: Path) -> Path:
-    """Return the path of an output's manifest: `shard-0000.parquet` has `shard-0000.manifest.json`."""
+    """Return the path of a file's manifest: `a.parquet` has `a.manifest.json`."""
     return output.with_name(f"{output.stem}.manifest.json")
 
 
@@ -23,8 +23,9 @@ def write_manifest(
 ) -> None:
     """Write the manifest of `output`.
 
-    `stage` is the record that was hashed (settings, upstream hashes, lock), `started` a `time.time()`, `facts`
-    what the stage adds (rows, tokens, engine fingerprint), `files` further files written with the output.
+    `stage` is the record that was hashed (settings, upstream hashes, lock), `started` a
+    `time.time()`, `facts` what the stage adds (rows, tokens, engine fingerprint), `files` further
+    files written with the output.
     """
     paths = (output, *files)
     record = {

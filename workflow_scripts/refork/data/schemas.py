@@ -1,8 +1,8 @@
 """The Arrow schema of every table: the one place where a column is named.
 
-A position is the absolute index of a token in prompt + generated tokens, counted from 0. Token ids are
-int32 and never re-encoded from text. Log-probabilities are raw: natural logarithms of the model's own
-distribution at temperature 1, before top-p and top-k.
+A position is the absolute index of a token in prompt + generated tokens, counted from 0. Token ids
+are int32 and never re-encoded from text. Log-probabilities are raw: natural logarithms of the
+model's own distribution at temperature 1, before top-p and top-k.
 """
 
 import pyarrow as pa
@@ -108,6 +108,15 @@ CREDITS = pa.schema(
         _column(
             "probe_delta", pa.float64(), nullable=True
         ),  # largest |Δ first log-probability| over the arms
+    ]
+)
+
+NOISE = pa.schema(
+    [
+        _column("comparison", pa.string()),  # treatment/floor
+        _column("quantity", pa.string()),  # path in the noise record, keys joined by /
+        _column("value", pa.float64(), nullable=True),
+        _column("reason", pa.string(), nullable=True),  # why there is no value
     ]
 )
 

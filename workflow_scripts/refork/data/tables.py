@@ -34,22 +34,35 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
         raise ReforkError(
             f"{path}: not a whole Parquet file ({error}); delete it and run again"
         ) from error
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return _conform(table, wanted, str(path))
+    return _conform(table, _part(schema, columns), str(path))
 
 
-def read_tables(
-    paths: Iterable[Path], schema: pa.Schema, columns: list[str] | None = None
+def read_shards(
+    folders: Iterable[Path], schema: pa.Schema, columns: list[str] | None = None
 ) -> pa.Table:
-    """Read several files of one schema as one table, in the order given."""
-    tables = [read_table(path, schema, columns) for path in paths]
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return pa.concat_tables([wanted.empty_table(), *tables])
+    """Read all shards in folders as one table, folder by folder in the order given.
+
+    Raises
+    ------
+    ReforkError
+        A folder holds no shard.
+    """
+    tables = [_part(schema, columns).empty_table()]
+    for folder in folders:
+        shards = sorted(folder.glob("shard-*.parquet"))
+        if not shards:
+            raise ReforkError(f"{folder}: holds no shard-*.parquet")
+        tables += [read_table(shard, schema, columns) for shard in shards]
+    return pa.concat_tables(tables)
 
 
 def from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     """Make a table of a schema from records; no records make an empty table."""
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _part(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def _conform(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

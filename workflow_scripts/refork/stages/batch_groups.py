@@ -1,7 +1,7 @@
 """Batch groups: the deterministic lists of requests that engine jobs are made of.
 
-A batch changes results in bf16, so it is part of the treatment: nothing is batched across groups, and a
-group is what is journalled and what is done again after a crash.
+A batch changes results in bf16, so it is part of the treatment: nothing is batched across groups,
+and a group is what is journalled and what is done again after a crash.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class BatchGroup:
 
 
 def batch_group(questions: int, rows: Sequence[tuple[Row, Row]]) -> BatchGroup:
-    """Number (request, key) pairs in their order and make a batch group of them."""
+    """Make a batch group of (request, key) pairs; requests are numbered in the order given."""
     requests = [{"request": index, **request} for index, (request, _) in enumerate(rows)]
     return BatchGroup(questions, from_rows(requests, REQUESTS), tuple(key for _, key in rows))
 
@@ -92,12 +92,22 @@ class GroupOutput:
     results: list[Row]
 
 
+@dataclass(frozen=True)
+class EngineJob:
+    """One job of a stage that runs an engine: its stage record, its model's folder, its journal.
+
+    `label` is what its progress lines begin with.
+    """
+
+    stage: Mapping[str, Any]
+    model: Path
+    journal: Journal
+    label: str
+
+
 def run_groups(
-    stage: Mapping[str, Any],
-    model: Path,
+    job: EngineJob,
     groups: Sequence[BatchGroup],
-    journal: Journal,
-    progress: Progress,
     snapshots_in: Path | None = None,
     shuffled: bool = False,
 ) -> tuple[list[GroupOutput], dict[str, Any]]:
@@ -105,19 +115,20 @@ def run_groups(
 
     The engine is loaded only if something is left to run.
     """
+    progress = Progress(job.label, sum(group.questions for group in groups))
     engine: Engine | None = None
     outputs: list[GroupOutput] = []
     facts: dict[str, Any] = {"tokens": 0, "requests": 0, "batch_groups": len(groups)}
     for group in groups:
-        results = journal.find(group.requests)
+        results = job.journal.find(group.requests)
         taken_over = results is not None
         if results is None:
-            engine = engine or start_engine(stage, model, shuffled)
-            snapshots_out = journal.snapshots(group.requests)
+            engine = engine or start_engine(job.stage, job.model, shuffled)
+            snapshots_out = job.journal.snapshots(group.requests)
             results = engine.run_group(group.requests, snapshots_in, snapshots_out).results
             fingerprint = canonical_json(dict(engine.facts.fingerprint))
             results = results.replace_schema_metadata({"engine": fingerprint})
-            journal.keep(group.requests, results)
+            job.journal.keep(group.requests, results)
         facts["engine"] = json.loads(results.schema.metadata[b"engine"])
         rows = results.to_pylist()
         tokens = sum(len(row["token_ids"]) for row in rows)

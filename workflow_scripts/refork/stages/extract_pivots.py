@@ -37,9 +37,9 @@ def _pivots(rollout: Row, special_tokens: Collection[int], rule: PivotFilter) ->
         np.array(rollout["token_ids"], dtype=np.int64),
         top_tokens,
         top_logprobs,
-        prompt_length,
-        special_tokens,
-        rule,
+        prompt_length=prompt_length,
+        special_tokens=special_tokens,
+        rule=rule,
     )
     return [
         {

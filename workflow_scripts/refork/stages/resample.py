@@ -7,19 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from refork.data.journal import Journal
 from refork.data.schemas import CONTINUATIONS
 from refork.data.tables import from_rows
 from refork.engines.seeds import request_seed
 from refork.stages.batch_groups import (
     BatchGroup,
+    EngineJob,
     Row,
     batch_group,
     chunks,
     run_groups,
     shuffle_key,
 )
-from refork.stages.progress import Progress
 
 ARMS = ("actual", "alt")
 
@@ -104,28 +103,13 @@ def _request(
 
 
 def resample(
-    stage: Mapping[str, Any],
-    model: Path,
-    rollouts: pa.Table,
-    snapshots: Path,
-    pivots: pa.Table,
-    draws: range,
-    journal: Journal,
-    label: str,
+    job: EngineJob, rollouts: pa.Table, snapshots: Path, pivots: pa.Table, draws: range
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Sample one draw block of one pass; return the continuations and the facts for the manifest."""
-    settings = stage["settings"]
+    """Sample a draw block of one pass; return the continuations and the facts for the manifest."""
+    settings = job.stage["settings"]
     groups = list(resample_groups(rollouts, pivots, settings, draws))
-    progress = Progress(label, sum(group.questions for group in groups))
-    outputs, facts = run_groups(
-        stage,
-        model,
-        groups,
-        journal,
-        progress,
-        snapshots_in=snapshots,
-        shuffled=settings["pass"]["order_seed"] is not None,
-    )
+    shuffled = settings["pass"]["order_seed"] is not None
+    outputs, facts = run_groups(job, groups, snapshots_in=snapshots, shuffled=shuffled)
     rows = [
         _continuation(key, result)
         for output in outputs

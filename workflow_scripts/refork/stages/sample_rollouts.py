@@ -7,13 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from refork.data.journal import Journal
 from refork.data.schemas import ROLLOUTS
 from refork.data.tables import from_rows
 from refork.engines.seeds import request_seed
 from refork.engines.snapshots import merge_snapshots
-from refork.stages.batch_groups import BatchGroup, Row, batch_group, chunks, run_groups
-from refork.stages.progress import Progress
+from refork.stages.batch_groups import BatchGroup, EngineJob, Row, batch_group, chunks, run_groups
 
 
 def rollout_groups(questions: pa.Table, settings: Mapping[str, Any]) -> Iterator[BatchGroup]:
@@ -54,21 +52,15 @@ def _request(row: Row, settings: Mapping[str, Any]) -> tuple[Row, Row]:
 
 
 def sample_rollouts(
-    stage: Mapping[str, Any],
-    model: Path,
-    questions: pa.Table,
-    journal: Journal,
-    label: str,
-    snapshots: Path,
+    job: EngineJob, questions: pa.Table, snapshots: Path
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Sample the rollouts of a shard; return them and the facts for the manifest.
 
     The decode-time states go to `snapshots` (safetensors; empty where none are kept).
     """
-    groups = list(rollout_groups(questions, stage["settings"]))
-    progress = Progress(label, sum(group.questions for group in groups))
-    outputs, facts = run_groups(stage, model, groups, journal, progress)
-    merge_snapshots([journal.snapshots(group.requests) for group in groups], snapshots)
+    groups = list(rollout_groups(questions, job.stage["settings"]))
+    outputs, facts = run_groups(job, groups)
+    merge_snapshots([job.journal.snapshots(group.requests) for group in groups], snapshots)
     rows = [
         {**key, **{name: result[name] for name in _FROM_RESULT}}
         for output in outputs

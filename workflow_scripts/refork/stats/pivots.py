@@ -25,7 +25,7 @@ class PivotFilter:
 class Pivots:
     """Pivots of one rollout, earliest first; all arrays have one element a pivot.
 
-    `index` counts generated tokens from 0; `alternative` is the rank of the alternative among the top-k.
+    `index` counts generated tokens from 0; `alternative` is the alternative's rank in the top-k.
     """
 
     index: npt.NDArray[np.int64]
@@ -37,16 +37,17 @@ def find_pivots(
     token_ids: npt.NDArray[np.int64],
     top_token_ids: npt.NDArray[np.int64],
     top_logprobs: npt.NDArray[np.float64],
+    *,
     prompt_length: int,
     special_tokens: Collection[int],
     rule: PivotFilter,
 ) -> Pivots:
     """Find the pivots of a rollout.
 
-    A pivot's two most probable tokens lie less than `margin` apart; the alternative is the most probable of
-    the top-k that is neither the sampled token nor special. A special sampled token is no pivot: nothing
-    follows it. Where the engine resumes by block, the position lies at most `block_slack` behind a block
-    boundary, and behind the first block.
+    A pivot's two most probable tokens lie less than `margin` apart; the alternative is the most
+    probable of the top-k that is neither the sampled token nor special. A special sampled token is
+    no pivot: nothing follows it. Where the engine resumes by block, the position lies at most
+    `block_slack` behind a block boundary, and behind the first block.
 
     Parameters
     ----------

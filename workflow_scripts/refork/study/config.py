@@ -250,4 +250,4 @@ class Settings(Section):
 
 
 # What belongs to the study as a whole, so that no variant may override it.
-WHOLE_STUDY = frozenset({"study", "results", "report", "variants", "resources"})
+WHOLE_STUDY = ("study", "results", "questions.shards", "report", "variants", "resources")

@@ -1,7 +1,7 @@
 """The graph of a study: which file of which stage is made from which files.
 
-The workflow's rules ask it for their inputs; `refork plan` asks it what is cached. The number of jobs
-comes from the config alone: shards by question, draws in blocks.
+The workflow's rules ask it for their inputs; `refork plan` asks it what is cached. The number of
+jobs comes from the config alone: shards by question, draws in blocks.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,10 @@ def block_draws(block: str) -> range:
     """Return the draws of a block by its name."""
     first, last = block.split("-")
     return range(int(first), int(last) + 1)
+
+
+def _blocks(settings: Settings) -> list[str]:
+    return draw_blocks(settings.resample.continuations, settings.resample.draw_block)
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,6 @@ class Graph:
         """Return the folder of a stage's files."""
         return self.root / stage.name / stage.hash
 
-    def record(self, name: str, digest: str) -> Path:
-        """Return the path of a stage's stage.json."""
-        return self.root / name / digest / "stage.json"
-
     def upstream(self, name: str, digest: str, label: str) -> Path:
         """Return the folder of a stage that the stage `name`/`digest` reads from."""
         return self.folder(self._of(name, digest)[0].upstream[label])
@@ -67,55 +67,44 @@ class Graph:
         """Return the settings of a variant that has this stage."""
         return self._of(name, digest)[1].settings
 
-    def shards(self, settings: Settings) -> list[str]:
-        """Name the shards."""
-        return [f"shard-{index:04d}" for index in range(settings.questions.shards)]
+    @property
+    def shards(self) -> list[str]:
+        """Name the shards, the same for all variants."""
+        return [f"shard-{index:04d}" for index in range(self.settings.questions.shards)]
 
-    def demand(self, name: str, digest: str) -> Demand:
-        """Return what the jobs of a stage ask of the machine."""
+    def demand(self, name: str) -> Demand:
+        """Return what the jobs of a rule ask of the machine."""
         resources = self.settings.resources
         by_rule = {"resample": resources.resample, "sample_rollouts": resources.sample_rollouts}
         return by_rule.get(name, resources.other)
 
-    def continuations(self, digest: str, shard: str) -> list[Path]:
-        """Return one shard of all passes and draw blocks that a `grade_outcomes` stage reads."""
-        stage, variant = self._of("grade_outcomes", digest)
-        resample = variant.settings.resample
-        blocks = draw_blocks(resample.continuations, resample.draw_block)
+    def variants_of(self, stage: Stage) -> list[str]:
+        """Return the names of the variants that share a stage."""
+        return [name for name, variant in self.variants.items() if stage in variant.all()]
+
+    def draw_folders(self, name: str, digest: str) -> list[str]:
+        """Return the folders of all passes and draw blocks that a stage reads, passes in order."""
+        stage, variant = self._of(name, digest)
         return [
-            self.folder(upstream) / f"draws-{block}" / f"{shard}.parquet"
+            str(self.folder(upstream) / f"draws-{block}")
             for label, upstream in stage.upstream.items()
             if label.startswith("resample.")
-            for block in blocks
+            for block in _blocks(variant.settings)
         ]
-
-    def noise_inputs(self, digest: str, label: str) -> list[Path]:
-        """Return all shards of one of the stages that a `measure_noise` stage reads.
-
-        Of a pass only the first draw block is read: it holds the greedy probes.
-        """
-        stage, variant = self._of("measure_noise", digest)
-        folder = self.folder(stage.upstream[label])
-        if label.startswith("resample."):
-            resample = variant.settings.resample
-            first = draw_blocks(resample.continuations, resample.draw_block)[0]
-            folder = folder / f"draws-{first}"
-        return [folder / f"{shard}.parquet" for shard in self.shards(variant.settings)]
 
     def outputs(self, stage: Stage) -> list[Path]:
         """Return the declared tables of a stage, one a job."""
         folder = self.folder(stage)
         if stage.name == "report":
             return [folder / "report.html"]
-        settings = self.settings_of(stage.name, stage.hash)
-        shards = [f"{shard}.parquet" for shard in self.shards(settings)]
+        shards = [f"{shard}.parquet" for shard in self.shards]
         match stage.name:
             case "prepare_model":
                 return [folder / "model.manifest.json"]
             case "measure_noise":
                 return [folder / "credits.parquet"]
             case "resample":
-                blocks = draw_blocks(settings.resample.continuations, settings.resample.draw_block)
+                blocks = _blocks(self.settings_of(stage.name, stage.hash))
                 return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
             case _:
                 return [folder / shard for shard in shards]

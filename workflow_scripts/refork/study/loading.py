@@ -98,12 +98,21 @@ def _variant(
 ) -> Settings | None:
     if not isinstance(override, Mapping):
         return None  # said by the check of `variants` itself
-    for name in sorted(WHOLE_STUDY & set(override)):
-        problems.append(f"{where}.{name}: belongs to the whole study, no variant may override it")
+    for path in WHOLE_STUDY:
+        if _reaches(override, path.split(".")):
+            problems.append(f"{where}.{path}: belongs to the whole study, no variant overrides it")
     found: list[str] = []
     settings = _validated(merge(base, override), "", found)
     problems.extend(f"{where}.{problem}" for problem in found if problem not in known)
     return settings
+
+
+def _reaches(config: Any, path: list[str]) -> bool:
+    for part in path:
+        if not isinstance(config, Mapping) or part not in config:
+            return False
+        config = config[part]
+    return True
 
 
 def _validated(config: Mapping[str, Any], prefix: str, problems: list[str]) -> Settings | None:

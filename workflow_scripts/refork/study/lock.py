@@ -65,8 +65,16 @@ def write_lock(study: Study) -> Path:
     return path
 
 
+def make_lock_if_absent(study: Study) -> None:
+    """Make the lock of a study that has none, and say so."""
+    path = lock_path(study)
+    if not path.exists():
+        print(f"refork: making the lock {path}", file=sys.stderr)
+        write_lock(study)
+
+
 def read_lock(study: Study) -> dict[str, Any]:
-    """Read the lock as the graph needs it: {"variants": {name: {model, questions, examples, engine}}}.
+    """Read the lock as {"variants": {name: {model, questions, examples, engine}}}.
 
     Raises
     ------
@@ -98,10 +106,9 @@ def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
         for part in PARTS:
             asked = canonical_json(part.ask(settings))
             entry = lock.get(part.name, {}).get(asked)
+            line = None if entry is None else _changed(entry.get("file"))
             if entry is None:
                 line = f"variant {name}: {part.name} {asked} was never locked"
-            else:
-                line = _changed(entry.get("file"))
             if line and line not in said:
                 said.add(line)
                 yield line

@@ -1,8 +1,8 @@
 """The stages of a study and their hashes.
 
-The hash of a stage is the sha256 of canonical JSON: its name and version, the settings it reads, the
-hashes of the stages it reads from, and from the lock what it depends on. What is not in there cannot
-change its results.
+The hash of a stage is the sha256 of canonical JSON: its name and version, the settings it reads,
+the hashes of the stages it reads from, and from the lock what it depends on. What is not in there
+cannot change its results.
 """
 
 import hashlib
@@ -108,9 +108,13 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
         {"prepare_model": model, "sample_rollouts": rollouts},
         {"block_size": block_size},
     )
+    read_by_passes = {
+        "prepare_model": model,
+        "sample_rollouts": rollouts,
+        "extract_pivots": pivots,
+    }
     passes = {
-        item.name: _resample_stage(settings, item, lock, model, rollouts, pivots)
-        for item in settings.passes
+        item.name: _resample_stage(settings, item, lock, read_by_passes) for item in settings.passes
     }
     by_pass = {f"resample.{name}": stage for name, stage in passes.items()}
     outcomes = Stage(
@@ -179,9 +183,7 @@ def _resample_stage(
     settings: Settings,
     item: Pass,
     lock: Mapping[str, Any],
-    model: Stage,
-    rollouts: Stage,
-    pivots: Stage,
+    upstream: Mapping[str, Stage],
 ) -> Stage:
     # The name of a pass is hashed too: a replica differs from its reference in nothing else.
     engine = _engine(settings, lock)
@@ -195,6 +197,6 @@ def _resample_stage(
             "resample": settings.resample.model_dump(exclude={"continuations"}),
             "pass": item.model_dump(exclude={"batch_rows"}),
         },
-        {"prepare_model": model, "sample_rollouts": rollouts, "extract_pivots": pivots},
+        upstream,
         {"engine": lock["engine"]},
     )

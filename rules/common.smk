@@ -1,0 +1,58 @@
+"""The study's graph, and what every rule shares."""
+
+import sys
+
+from refork.errors import ReforkError
+from refork.study.opening import begin_run, open_study
+
+try:
+    GRAPH = open_study(config, str((workflow.overwrite_configfiles or ["config"])[-1]))
+    if workflow.is_main_process and not workflow.dryrun:
+        HOLD = begin_run(GRAPH)
+except ReforkError as error:
+    sys.exit(f"refork: {error}")
+
+RESULTS = str(GRAPH.root)
+PYTHON = sys.executable
+
+# A job's words go to the terminal and to its log.
+TO_LOG = "2> >(tee {log} >&2)"
+
+
+wildcard_constraints:
+    hash="[0-9a-f]+",
+    shard="shard-[0-9]+",
+    block="[0-9]+-[0-9]+",
+
+
+def upstream(stage, label, file):
+    """Return an input function: a file of a stage that `stage` reads from."""
+    return lambda wildcards: str(
+        GRAPH.upstream(stage, wildcards.hash, label) / file.format(**wildcards)
+    )
+
+
+def draws(stage):
+    """Return an input function: a shard of all passes and draw blocks; all shards without one."""
+
+    def paths(wildcards):
+        shards = [wildcards.shard] if "shard" in wildcards.keys() else GRAPH.shards
+        folders = GRAPH.draw_folders(stage, wildcards.hash)
+        return [f"{folder}/{shard}.parquet" for shard in shards for folder in folders]
+
+    return paths
+
+
+def all_shards(stage, label):
+    """Return an input function: all shards of a stage that `stage` reads from."""
+    return lambda wildcards: [
+        upstream(stage, label, f"{shard}.parquet")(wildcards) for shard in GRAPH.shards
+    ]
+
+
+def engine_python(stage):
+    """Return a params function: the interpreter of a stage's engine."""
+    return (
+        lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python
+        or PYTHON
+    )

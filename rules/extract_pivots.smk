@@ -1,0 +1,21 @@
+rule extract_pivots:
+    input:
+        rollouts=upstream("extract_pivots", "sample_rollouts", "{shard}.parquet"),
+    output:
+        RESULTS + "/extract_pivots/{hash}/{shard}.parquet",
+    log:
+        RESULTS + "/logs/extract_pivots/{hash}-{shard}.log",
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=GRAPH.demand("extract_pivots").mem_mb,
+        runtime=GRAPH.demand("extract_pivots").runtime,
+    params:
+        stage=RESULTS + "/extract_pivots/{hash}/stage.json",
+        model=upstream("extract_pivots", "prepare_model", "model"),
+    message:
+        "Pivots: {wildcards.shard}"
+    shell:
+        "{PYTHON} workflow_scripts/extract_pivots.py --stage {params.stage}"
+        " --model {params.model} --rollouts {input.rollouts} --out {output} " + TO_LOG

@@ -1,0 +1,24 @@
+rule grade_outcomes:
+    input:
+        questions=upstream("grade_outcomes", "prepare_questions", "{shard}.parquet"),
+        rollouts=upstream("grade_outcomes", "sample_rollouts", "{shard}.parquet"),
+        continuations=draws("grade_outcomes"),
+    output:
+        RESULTS + "/grade_outcomes/{hash}/{shard}.parquet",
+    log:
+        RESULTS + "/logs/grade_outcomes/{hash}-{shard}.log",
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=GRAPH.demand("grade_outcomes").mem_mb,
+        runtime=GRAPH.demand("grade_outcomes").runtime,
+    params:
+        stage=RESULTS + "/grade_outcomes/{hash}/stage.json",
+        model=upstream("grade_outcomes", "prepare_model", "model"),
+    message:
+        "Outcomes: {wildcards.shard}"
+    shell:
+        "{PYTHON} workflow_scripts/grade_outcomes.py --stage {params.stage}"
+        " --model {params.model} --questions {input.questions} --rollouts {input.rollouts}"
+        " --continuations {input.continuations} --out {output} " + TO_LOG

@@ -1,0 +1,20 @@
+rule prepare_model:
+    output:
+        RESULTS + "/prepare_model/{hash}/model.manifest.json",
+    log:
+        RESULTS + "/logs/prepare_model/{hash}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=GRAPH.demand("prepare_model").mem_mb,
+        runtime=GRAPH.demand("prepare_model").runtime,
+    params:
+        python=engine_python("prepare_model"),
+        stage=RESULTS + "/prepare_model/{hash}/stage.json",
+        model=RESULTS + "/prepare_model/{hash}/model",
+    message:
+        "The model"
+    shell:
+        "{params.python} workflow_scripts/prepare_model.py --stage {params.stage}"
+        " --model {params.model} --out {output} " + TO_LOG

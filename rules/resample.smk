@@ -1,0 +1,28 @@
+rule resample:
+    input:
+        rollouts=upstream("resample", "sample_rollouts", "{shard}.parquet"),
+        snapshots=upstream("resample", "sample_rollouts", "{shard}.safetensors"),
+        pivots=upstream("resample", "extract_pivots", "{shard}.parquet"),
+    output:
+        RESULTS + "/resample/{hash}/draws-{block}/{shard}.parquet",
+    log:
+        RESULTS + "/logs/resample/{hash}-{block}-{shard}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=GRAPH.demand("resample").mem_mb,
+        runtime=GRAPH.demand("resample").runtime,
+        gpu=GRAPH.demand("resample").gpu,
+    params:
+        python=engine_python("resample"),
+        stage=RESULTS + "/resample/{hash}/stage.json",
+        model=upstream("resample", "prepare_model", "model"),
+        journal=RESULTS + "/journal/resample/{hash}/draws-{block}/{shard}",
+    message:
+        "Continuations: {wildcards.shard}, draws {wildcards.block}"
+    shell:
+        "{params.python} workflow_scripts/resample.py --stage {params.stage}"
+        " --model {params.model} --rollouts {input.rollouts} --snapshots {input.snapshots}"
+        " --pivots {input.pivots} --draws {wildcards.block} --journal {params.journal}"
+        " --out {output} " + TO_LOG

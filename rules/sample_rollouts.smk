@@ -1,0 +1,26 @@
+rule sample_rollouts:
+    input:
+        questions=upstream("sample_rollouts", "prepare_questions", "{shard}.parquet"),
+    output:
+        rollouts=RESULTS + "/sample_rollouts/{hash}/{shard}.parquet",
+        snapshots=RESULTS + "/sample_rollouts/{hash}/{shard}.safetensors",
+    log:
+        RESULTS + "/logs/sample_rollouts/{hash}-{shard}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=GRAPH.demand("sample_rollouts").mem_mb,
+        runtime=GRAPH.demand("sample_rollouts").runtime,
+        gpu=GRAPH.demand("sample_rollouts").gpu,
+    params:
+        python=engine_python("sample_rollouts"),
+        stage=RESULTS + "/sample_rollouts/{hash}/stage.json",
+        model=upstream("sample_rollouts", "prepare_model", "model"),
+        journal=RESULTS + "/journal/sample_rollouts/{hash}/{shard}",
+    message:
+        "Rollouts: {wildcards.shard}"
+    shell:
+        "{params.python} workflow_scripts/sample_rollouts.py --stage {params.stage}"
+        " --model {params.model} --questions {input.questions} --journal {params.journal}"
+        " --snapshots {output.snapshots} --out {output.rollouts} " + TO_LOG

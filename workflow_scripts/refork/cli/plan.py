@@ -1,0 +1,83 @@
+"""`refork plan CONFIG`: what a study will run, and what of it is cached."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from refork.study.cost import stage_cost
+from refork.study.graph import Graph, build_graph
+from refork.study.loading import load_files
+from refork.study.lock import make_lock_if_absent, read_lock
+
+HELP = "print each stage with its hash, what is cached, and an upper bound of tokens"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("config", type=Path, help="study file; config/default.yaml lies below it")
+    parser.add_argument("--default", type=Path, default=Path("config/default.yaml"))
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the plan."""
+    study = load_files(arguments.default, arguments.config)
+    make_lock_if_absent(study)
+    lock = read_lock(study)
+    graph = build_graph(study, lock)
+    rows = plan_rows(graph, lock)
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        Console(width=None).print(_table(study.settings.study, rows))
+    return 0
+
+
+def plan_rows(graph: Graph, lock: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one record a stage, in the order of the data."""
+    rows = []
+    for stage in graph.stages():
+        cost = stage_cost(graph, stage, lock)
+        name = stage.name
+        if name == "resample":
+            name = f"resample {stage.settings['pass']['name']}"
+        rows.append(
+            {
+                "stage": name,
+                "variants": graph.variants_of(stage) or list(graph.variants),
+                "hash": stage.hash,
+                "cached": cost.to_run == 0,
+                "jobs": cost.jobs,
+                "to_run": cost.to_run,
+                "requests": cost.requests,
+                "tokens_at_most": cost.tokens,
+            }
+        )
+    return rows
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"Study {title}")
+    for name in ("stage", "variant", "hash", "state"):
+        table.add_column(name)
+    for name in ("jobs", "requests", "tokens at most"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        state = "cached" if row["cached"] else f"{row['to_run']} to run"
+        table.add_row(
+            row["stage"],
+            ", ".join(row["variants"]),
+            row["hash"],
+            state,
+            f"{row['jobs']:,}",
+            f"{row['requests']:,}" if row["requests"] else "",
+            f"{row['tokens_at_most']:,}" if row["tokens_at_most"] else "",
+        )
+    tokens = sum(row["tokens_at_most"] for row in rows if not row["cached"])
+    jobs = sum(row["to_run"] for row in rows)
+    table.caption = f"to run: {jobs:,} jobs, at most {tokens:,} generated tokens"
+    return table

@@ -1,0 +1,49 @@
+"""Sample continuations of one shard: one pass, one draw block (rule resample)."""
+
+import argparse
+import time
+from pathlib import Path
+
+from refork.data.journal import Journal
+from refork.data.manifest import write_manifest
+from refork.data.schemas import CONTINUATIONS, PIVOTS, ROLLOUTS
+from refork.data.tables import read_table, write_table
+from refork.errors import exit_in_words
+from refork.stages.batch_groups import EngineJob
+from refork.stages.resample import resample
+from refork.study.folders import read_record
+from refork.study.graph import block_draws
+
+
+def main() -> int:
+    """Run the stage once."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
+    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
+    parser.add_argument("--snapshots", type=Path, required=True, help="their decode-time states")
+    parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
+    parser.add_argument(
+        "--draws", type=block_draws, required=True, help="draw block, such as 0000-0003"
+    )
+    parser.add_argument(
+        "--journal", type=Path, required=True, help="folder of finished batch groups"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="continuations that are made")
+    arguments = parser.parse_args()
+    started = time.time()
+    stage = read_record(arguments.stage)
+    journal = Journal(arguments.journal)
+    name = stage["settings"]["pass"]["name"]
+    job = EngineJob(stage, arguments.model, journal, f"{name} {arguments.out.stem}")
+    rollouts = read_table(arguments.rollouts, ROLLOUTS)
+    pivots = read_table(arguments.pivots, PIVOTS)
+    continuations, facts = resample(job, rollouts, arguments.snapshots, pivots, arguments.draws)
+    write_table(continuations, arguments.out, CONTINUATIONS)
+    write_manifest(arguments.out, stage, started, facts)
+    journal.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(exit_in_words(main)())
