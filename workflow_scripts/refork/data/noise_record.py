@@ -16,7 +16,7 @@ from refork.stats.noise import Beside, CriticalTokens, Noise, PassFacts
 from refork.stats.probes import Probes
 
 # What the published records of the paper call the passes whose names differ from ours.
-_PUBLISHED_NAMES = {"exact": "exact1", "replica": "exact2"}
+_PUBLISHED = {"exact": "exact1", "replica": "exact2"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Comparison:
     def label(self) -> str:
         """Name of the comparison in tables."""
         return f"{self.treatment}/{self.floor}"
+
+
+def published_name(name: str) -> str:
+    """Return what the published records call a pass of ours."""
+    return _PUBLISHED.get(name, name)
 
 
 def noise_record(noise: Noise, names: Comparison) -> dict[str, Any]:
@@ -83,8 +88,8 @@ def noise_record(noise: Noise, names: Comparison) -> dict[str, Any]:
         },
         "probes": {
             "n_pivots": noise.probed,
-            _published(treatment): _probes(noise.probes.treatment),
-            _published(floor): _probes(noise.probes.floor),
+            published_name(treatment): _probes(noise.probes.treatment),
+            published_name(floor): _probes(noise.probes.floor),
         },
     }
     leaves = dict(_leaves(record))
@@ -106,10 +111,6 @@ def noise_table(records: Mapping[str, Mapping[str, Any]]) -> pa.Table:
         if not isinstance(value, str)
     ]
     return from_rows(rows, NOISE)
-
-
-def _published(name: str) -> str:
-    return _PUBLISHED_NAMES.get(name, name)
 
 
 def _points(excess: Quantity) -> Quantity:
@@ -163,9 +164,9 @@ def _critical_tokens(critical: CriticalTokens, treatment: str, floor: str) -> di
 
 
 def _sources(noise: Noise, names: Comparison) -> dict[str, int]:
-    treatment, floor = _published(names.treatment), _published(names.floor)
+    treatment, floor = published_name(names.treatment), published_name(names.floor)
     return {
-        f"{_published(names.reference)}_nonzero": noise.sources.reference,
+        f"{published_name(names.reference)}_nonzero": noise.sources.reference,
         f"only_{treatment}_nonzero": noise.sources.treatment_only,
         f"only_{floor}_nonzero": noise.sources.floor_only,
         f"only_{treatment}_and_{floor}_nonzero": noise.sources.treatment_and_floor_only,

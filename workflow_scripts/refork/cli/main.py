@@ -1,0 +1,40 @@
+"""The `refork` command: finds the module of a subcommand and runs it."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from refork import __version__
+from refork.errors import exit_in_words
+
+# Name of a subcommand, which is also its module here, and what it is for.
+COMMANDS = {
+    "noise": "credit and replay noise of a study's results or of published records",
+}
+
+
+@exit_in_words
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; only its own module is imported, for the others are slow to load."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = argparse.ArgumentParser(
+        prog="refork",
+        description="Where a model's answer forks, and how much of a token credit is replay noise.",
+    )
+    parser.add_argument("--version", action="version", version=f"refork {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = None
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose, description=f"{purpose}.".capitalize())
+        if given[:1] == [name]:
+            chosen = import_module(f"refork.cli.{name}")
+            chosen.add_arguments(command)
+    parsed = parser.parse_args(given)
+    if chosen is None:
+        parser.error("the subcommand comes first")
+    return int(chosen.run(parsed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Credits of every pass and the replay noise of every comparison, from graded draws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from refork.data.credits import align_passes
+from refork.data.noise_record import Comparison, noise_record, noise_table
+from refork.data.pivot_keys import name_pivot
+from refork.data.schemas import CREDITS, PIVOT_KEY
+from refork.errors import ReforkError
+from refork.stages.draws import ARMS, PivotRows, compare_probes, keeps_state, place_rows
+from refork.stats.credit import credits_from_counts
+from refork.stats.noise import measure
+from refork.study.config import Noise
+
+
+@dataclass(frozen=True)
+class MeasuredNoise:
+    """Outputs of the stage.
+
+    `credits` is a table of `data.schemas.CREDITS`, `noise` the JSON object {"comparisons": […]} of
+    records of `data.noise_record`, `table` the same as `data.schemas.NOISE`.
+    """
+
+    credits: pa.Table
+    noise: dict[str, Any]
+    table: pa.Table
+
+
+def measure_noise(
+    outcomes: pa.Table,
+    continuations: pa.Table,
+    pivots: pa.Table,
+    *,
+    passes: Sequence[str],
+    settings: Noise,
+    block_size: int = 1,
+) -> MeasuredNoise:
+    """Measure the credits of all passes and the noise of all comparisons.
+
+    Parameters
+    ----------
+    outcomes, continuations, pivots
+        Tables of `data.schemas`, all shards, draw blocks and passes of a variant.
+    passes
+        Names of the passes, the reference first.
+    settings
+        Config `noise`.
+    block_size
+        Tokens by which the engine resumes a decode-time state.
+
+    Raises
+    ------
+    ReforkError
+        A pivot has not the same number of draws in every pass and arm, or a comparison names a pass
+        that is not there.
+    """
+    credits = pass_credits(outcomes, continuations, pivots, passes, block_size)
+    records = {}
+    for item in settings.comparisons:
+        names = Comparison(passes[0], item.treatment, item.floor)
+        records[names.label] = compare_passes(
+            credits, names, settings.critical, settings.margin_split
+        )
+    return MeasuredNoise(credits, {"comparisons": list(records.values())}, noise_table(records))
+
+
+def compare_passes(
+    credits: pa.Table, names: Comparison, critical: Sequence[float], margin_split: float
+) -> dict[str, Any]:
+    """Give the noise record of one comparison of a credits table (`data.schemas.CREDITS`)."""
+    aligned = align_passes(credits, [names.reference, names.floor, names.treatment])
+    noise = measure(
+        aligned.problem,
+        aligned.margin,
+        aligned.passes[names.reference],
+        aligned.passes[names.treatment],
+        aligned.passes[names.floor],
+        critical=critical,
+        margin_split=margin_split,
+    )
+    return noise_record(noise, names)
+
+
+def pass_credits(
+    outcomes: pa.Table,
+    continuations: pa.Table,
+    pivots: pa.Table,
+    passes: Sequence[str],
+    block_size: int = 1,
+) -> pa.Table:
+    """Give the credits of every pass (`data.schemas.CREDITS`), passes one after the other.
+
+    Probes are compared with those of the first pass; `cached` is null for a pass that does not
+    resume a snapshot.
+    """
+    requests = place_rows(continuations, pivots, passes)
+    measured = _Rows(
+        pivots=pivots,
+        draws=place_rows(outcomes.filter(pc.is_valid(outcomes.column("draw"))), pivots, passes),
+        snapshots=requests.select(pc.equal(continuations.column("state"), "snapshot").to_numpy()),
+        probes=requests.select(pc.is_null(continuations.column("draw")).to_numpy()),
+    )
+    tables = [_pass_table(measured, name, i, block_size) for i, name in enumerate(passes)]
+    credits = pa.concat_tables(tables)
+    _refuse_gaps(credits)
+    return credits
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Pivots, their graded draws, the requests that resumed a snapshot, and the greedy probes."""
+
+    pivots: pa.Table
+    draws: PivotRows
+    snapshots: PivotRows
+    probes: PivotRows
+
+
+def _pass_table(rows: _Rows, name: str, number: int, block_size: int) -> pa.Table:
+    n = rows.pivots.num_rows
+    counts = _counts(rows.draws, number)
+    # Where an arm has no draws there is no credit; `_refuse_gaps` names that pivot.
+    credits = credits_from_counts(**counts, known=np.full(n, np.nan))
+    resumed = rows.snapshots.count(rows.snapshots.pass_ == number) > 0
+    probed, diverged, delta = compare_probes(rows.probes, number)
+    probed &= number > 0
+    columns = {
+        **{field.name: rows.pivots.column(field.name) for field in PIVOT_KEY},
+        "margin": rows.pivots.column("margin"),
+        "pass": pa.array([name] * n, pa.string()),
+        "credit": credits.value,
+        **counts,
+        "cached": pa.array(keeps_state(rows.snapshots, number, block_size), mask=~resumed),
+        "probe_diverged": pa.array(diverged, mask=~probed),
+        "probe_delta": pa.array(delta, mask=~probed | np.isnan(delta)),
+    }
+    return pa.table(columns).select(CREDITS.names).cast(CREDITS)
+
+
+def _counts(draws: PivotRows, number: int) -> dict[str, NDArray[np.int64]]:
+    correct = draws.column("correct").astype(np.bool_)
+    counts = {}
+    for code, arm in enumerate(ARMS):
+        of_arm = (draws.pass_ == number) & (draws.arm == code)
+        counts[f"right_{arm}"] = draws.count(of_arm & correct)
+        counts[f"draws_{arm}"] = draws.count(of_arm)
+    return counts
+
+
+def _refuse_gaps(credits: pa.Table) -> None:
+    """Refuse a pass or arm that lacks draws: an absent outcome is no wrong answer."""
+    draws = {arm: credits.column(f"draws_{arm}").to_numpy() for arm in ARMS}
+    wanted = max((int(count.max()) for count in draws.values() if len(count)), default=0)
+    for arm, count in draws.items():
+        short = np.flatnonzero((count != wanted) | (count == 0))
+        if len(short):
+            row = int(short[0])
+            raise ReforkError(
+                f"{name_pivot(credits, row)}: pass {credits.column('pass')[row].as_py()!r} has "
+                f"{count[row]} graded draws of arm {arm!r}, others have {wanted}"
+            )
