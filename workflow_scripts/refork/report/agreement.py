@@ -1,0 +1,142 @@
+"""How far every pass agrees with the reference, and what the instrument says of itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from refork.report.frames import PIVOT, credit_frames
+from refork.report.study_data import VariantData
+
+DRAW = [*PIVOT, "arm", "draw"]
+
+
+@dataclass(frozen=True)
+class PassRow:
+    """One pass of one variant; shares are in [0, 1] and null where nothing was recorded.
+
+    `same_tokens` and `same_outcomes` are shares of the continuations that the reference has too,
+    `credit_changed` counts the pivots, of the `credit_eligible` ones whose credit is not 0 in both passes.
+    `cached` is the share of pivots whose every request was served from the decode-time state, `recomputed`
+    the mean number of tokens fed again a request, `fidelity` the largest |Δ log-probability| (nat).
+    """
+
+    variant: str
+    name: str
+    state: str
+    is_reference: bool
+    continuations: int
+    same_tokens: float | None
+    same_outcomes: float | None
+    credit_changed: int | None
+    credit_eligible: int | None
+    truncated_actual: float | None
+    truncated_alt: float | None
+    cached: float | None
+    recomputed: float | None
+    fidelity: float | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was compared is equal, and something was compared."""
+        compared = [share for share in (self.same_tokens, self.same_outcomes) if share is not None]
+        return bool(compared) and min(compared) == 1 and not self.credit_changed
+
+
+def pass_rows(variant: VariantData) -> list[PassRow]:
+    """Compare every pass of a variant with its reference."""
+    outcomes = _outcomes(variant)
+    continuations = _continuations(variant)
+    credits = credit_frames(variant).credit
+    return [_pass_row(variant, item, outcomes, continuations, credits) for item in variant.passes]
+
+
+def truncated_rollouts(variant: VariantData) -> float | None:
+    """Return the share of base rollouts that the token limit cut."""
+    table = variant.outcomes.select(["position", "outcome"]).to_pandas()
+    base = table[table["position"].isna()]
+    return None if base.empty else float((base["outcome"] == "truncated").mean())
+
+
+def _pass_row(
+    variant: VariantData,
+    settings: Mapping[str, Any],
+    outcomes: pd.DataFrame,
+    continuations: pd.DataFrame | None,
+    credits: pd.DataFrame,
+) -> PassRow:
+    name, reference = settings["name"], variant.reference
+    own_outcomes = outcomes[outcomes["pass"] == name]
+    changed, eligible = _credit_changed(credits, reference, name)
+    cut = own_outcomes["outcome"].eq("truncated").groupby(own_outcomes["arm"]).mean()
+    facts = None if continuations is None else continuations[continuations["pass"] == name]
+    return PassRow(
+        variant=variant.name,
+        name=name,
+        state=settings["state"],
+        is_reference=name == reference,
+        continuations=len(own_outcomes),
+        same_tokens=None
+        if continuations is None
+        else _same(continuations, "tokens", reference, name),
+        same_outcomes=_same(outcomes, "outcome", reference, name),
+        credit_changed=changed,
+        credit_eligible=eligible,
+        truncated_actual=_number(cut.get("actual")),
+        truncated_alt=_number(cut.get("alt")),
+        cached=_cached(variant.credits, name),
+        recomputed=None if facts is None else _number(facts["recomputed_tokens"].mean()),
+        fidelity=None if facts is None else _number(facts["fidelity"].max()),
+    )
+
+
+def _same(frame: pd.DataFrame, value: str, reference: str, name: str) -> float | None:
+    if name == reference:
+        return None
+    sides = [frame.loc[frame["pass"] == side, [*DRAW, value]] for side in (reference, name)]
+    both = sides[0].merge(sides[1], on=DRAW, suffixes=("_reference", ""))
+    return _number((both[f"{value}_reference"] == both[value]).mean()) if len(both) else None
+
+
+def _credit_changed(
+    credits: pd.DataFrame, reference: str, name: str
+) -> tuple[int | None, int | None]:
+    if name == reference or not {name, reference} <= set(credits.columns):
+        return None, None
+    both = credits[[reference, name]].dropna()
+    eligible = both[~np.isclose(both, 0).all(axis=1)]
+    return int((~np.isclose(eligible[reference], eligible[name])).sum()), len(eligible)
+
+
+def _cached(credits: pa.Table, name: str) -> float | None:
+    frame = credits.select(["pass", "cached"]).to_pandas()
+    return _number(frame.loc[frame["pass"] == name, "cached"].dropna().astype(float).mean())
+
+
+def _outcomes(variant: VariantData) -> pd.DataFrame:
+    frame = variant.outcomes.select([*DRAW, "pass", "outcome"]).to_pandas()
+    return frame.dropna(subset=["position", "draw"])
+
+
+def _continuations(variant: VariantData) -> pd.DataFrame | None:
+    if variant.continuations is None:
+        return None
+    columns = [*DRAW, "pass", "recomputed_tokens", "fidelity"]
+    frame = variant.continuations.select(columns).to_pandas()
+    frame["tokens"] = _token_bytes(variant.continuations["token_ids"])
+    return frame.dropna(subset=["draw"])
+
+
+def _token_bytes(column: pa.ChunkedArray) -> list[bytes]:
+    """Return every list of token ids as bytes, which compare fast."""
+    lists = column.combine_chunks()
+    ids = lists.values.to_numpy()
+    return [ids[start:end].tobytes() for start, end in pairwise(lists.offsets.to_pylist())]
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)

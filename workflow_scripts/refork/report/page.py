@@ -1,0 +1,99 @@
+"""The report's page: one HTML text that needs nothing but itself."""
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from refork.report import wording
+from refork.report.agreement import pass_rows, truncated_rollouts
+from refork.report.answer import answer
+from refork.report.figures import NamedFigure, draw_figures
+from refork.report.frames import CROSSING, REVERSAL
+from refork.report.marked import mark_rollout
+from refork.report.noise_rows import missing_reasons, noise_rows
+from refork.report.provenance import (
+    differences,
+    fingerprints,
+    flattened,
+    stage_costs,
+    versions,
+    whole_yaml,
+)
+from refork.report.study_data import Decode, Look, StudyData
+from refork.report.style import colours_of, inline_svg, svg_bytes
+from refork.report.visible import finalize
+
+# A page that may load nothing and run nothing, whatever a model wrote into it.
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+def render_report(study: StudyData, look: Look, decode: Decode) -> str:
+    """Render a study as one self-contained HTML text.
+
+    Raises
+    ------
+    ReforkError
+        `look` names a palette or a question that does not exist.
+    """
+    return render_page(study, look, decode, draw_figures(study, colours_of(look.palette)))
+
+
+def render_page(
+    study: StudyData, look: Look, decode: Decode, figures: list[NamedFigure]
+) -> str:
+    """Render the page around figures that are drawn already."""
+    marked = mark_rollout(study, look, decode)
+    several = len(study.variants) > 1
+    page: str = (
+        _templates()
+        .get_template("report.html.j2")
+        .render(
+            title=look.title or study.name,
+            policy=CONTENT_POLICY,
+            colours=colours_of(look.palette),
+            study=study,
+            several=several,
+            answers={
+                variant.name: [answer(variant, summary) for summary in variant.comparisons]
+                for variant in study.variants
+            },
+            pass_rows={variant.name: pass_rows(variant) for variant in study.variants},
+            truncated={variant.name: truncated_rollouts(variant) for variant in study.variants},
+            noise={variant.name: noise_rows(variant) for variant in study.variants},
+            missing_reasons=missing_reasons,
+            figures=[(item, inline_svg(svg_bytes(item.figure), item.name, item.title)) for item in figures],
+            marked=marked,
+            crossing=CROSSING,
+            reversal=REVERSAL,
+            study_differences=differences(study.settings, study.defaults),
+            variant_differences={
+                variant.name: differences(variant.settings, study.settings)
+                for variant in study.variants
+            },
+            whole_settings={
+                variant.name: whole_yaml(variant.settings) for variant in study.variants
+            },
+            lock=flattened(study.lock),
+            fingerprints=fingerprints(study),
+            costs=[cost for variant in study.variants for cost in stage_costs(variant)],
+            versions=versions(),
+        )
+    )
+    return page
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("refork.report"),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("percent", "count_and_rate", "whole", "decimal", "signed", "small", "duration")
+    environment.filters.update({name: getattr(wording, name) for name in names})
+    return environment
