@@ -1,0 +1,143 @@
+"""Stage prepare_questions: from a source of questions to the prompts of every rollout, in shards."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import transformers
+
+from refork.data.schemas import QUESTIONS
+from refork.data.tables import from_rows
+from refork.errors import ReforkError
+from refork.tasks.letters import choice_order, permuted
+from refork.tasks.problems import raise_if_any
+from refork.tasks.prompts import ChatTokenizer, Prompter, PromptSettings
+from refork.tasks.questions import Question, load_questions, questions_digest
+from refork.tasks.rows import QuestionSource
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often and in which order the questions are asked, and among how many shards.
+
+    `context_length` is the model's, in tokens; a prompt must leave room for one token at least.
+    """
+
+    rollouts: int
+    seed: int
+    context_length: int
+    permute_choices: bool = False
+    shards: int = 1
+
+
+def prepare_questions(
+    source: QuestionSource,
+    prompt: PromptSettings,
+    plan: Plan,
+    model_folder: Path,
+    *,
+    trust_remote_code: bool = False,
+    digest: str | None = None,
+) -> list[pa.Table]:
+    """Load the questions and make one table (`data.schemas.QUESTIONS`) a shard.
+
+    Parameters
+    ----------
+    model_folder
+        Hugging Face folder with the tokenizer.
+    digest
+        `questions_digest` that the study's lock recorded; None: not compared.
+
+    Raises
+    ------
+    ReforkError
+        The source, the template or the tokenizer is no good, the questions are not those of the lock, or
+        a prompt does not fit the context.
+    """
+    questions = load_questions(source)
+    found = questions_digest(questions)
+    if digest not in (None, found):
+        raise ReforkError(
+            f"{source.file or source.dataset}: the questions (sha256 {found}) are not those that were"
+            f" locked ({digest}); lock the study again"
+        )
+    prompter = Prompter(prompt, load_tokenizer(model_folder, trust_remote_code))
+    return prompt_tables(questions, prompter, plan)
+
+
+def load_tokenizer(model_folder: Path, trust_remote_code: bool) -> ChatTokenizer:
+    """Load the tokenizer of a local model folder."""
+    try:
+        tokenizer: ChatTokenizer = transformers.AutoTokenizer.from_pretrained(
+            model_folder, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        raise ReforkError(f"{model_folder}: no tokenizer can be loaded ({error})") from error
+    return tokenizer
+
+
+def prompt_tables(questions: Sequence[Question], prompter: Prompter, plan: Plan) -> list[pa.Table]:
+    """Make the tables of questions that are loaded; shards are contiguous and may be empty.
+
+    Raises
+    ------
+    ReforkError
+        All prompts that do not fit the context, each with its file, line and question.
+    """
+    problems: list[str] = []
+    bounds = [shard * len(questions) // plan.shards for shard in range(plan.shards + 1)]
+    tables = []
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        rows = [
+            row
+            for question in questions[start:end]
+            for row in _rows(question, prompter, plan, problems)
+        ]
+        tables.append(from_rows(rows, QUESTIONS))
+    raise_if_any(problems)
+    return tables
+
+
+def _rows(
+    question: Question, prompter: Prompter, plan: Plan, problems: list[str]
+) -> list[dict[str, Any]]:
+    """Rows of all rollouts of one question; one prompt serves those that show the same order."""
+    prompts: dict[Question, dict[str, Any]] = {}
+    rows = []
+    for rollout in range(plan.rollouts):
+        shown = _shown(question, rollout, plan)
+        if shown not in prompts:
+            messages = prompter.messages(shown)
+            prompts[shown] = {
+                "messages": json.dumps(messages),
+                "prompt_token_ids": prompter.token_ids(messages),
+            }
+        rows.append(
+            {
+                "question_id": shown.question_id,
+                "rollout": rollout,
+                "kind": shown.kind,
+                "question": shown.question,
+                "choices": None if shown.choices is None else list(shown.choices),
+                "answer": shown.answer,
+                **prompts[shown],
+            }
+        )
+    longest = max(len(prompt["prompt_token_ids"]) for prompt in prompts.values())
+    if longest >= plan.context_length:
+        problems.append(
+            f"{question.where}: question {question.question_id}: its prompt has {longest} tokens; the"
+            f" model's context holds {plan.context_length}, one generated token included"
+        )
+    return rows
+
+
+def _shown(question: Question, rollout: int, plan: Plan) -> Question:
+    if question.choices is None or not plan.permute_choices:
+        return question
+    order = choice_order(plan.seed, question.question_id, rollout, len(question.choices))
+    choices, answer = permuted(question.choices, question.answer, order)
+    return replace(question, choices=choices, answer=answer)

@@ -1,0 +1,67 @@
+"""The mathematical expression that a completion answers, by math-verify."""
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+from math_verify import parse, verify
+
+# It says what it could not parse; here that is an outcome and no news.
+logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
+
+
+class _OutOfTimeError(BaseException):
+    """Not an `Exception`, for math-verify swallows those."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Stop what runs inside after so many seconds of this process's own CPU time.
+
+    CPU time, so that a busy machine changes no outcome. Only in the main thread: it uses a signal.
+    """
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise _OutOfTimeError
+
+    former = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)
+
+
+def grade_expression(text: str, answer: str, timeout: float) -> str | None:
+    """Label of the expression that a completion gives: the answer itself where they are equal.
+
+    Another expression is labelled as sympy writes it. None where nothing can be parsed or compared in
+    `timeout` seconds of CPU time.
+    """
+    try:
+        with _at_most(timeout):
+            return _label(text, answer)
+    except _OutOfTimeError:
+        return None
+
+
+def _label(text: str, answer: str) -> str | None:
+    # Its own timeouts count whole seconds, for each step alone.
+    given = parse(text, parsing_timeout=None)
+    if not given:
+        return None
+    if verify(_right(answer), given, timeout_seconds=None):
+        return answer
+    return " ".join(str(given[0]).split()) or None
+
+
+@lru_cache(maxsize=4096)
+def _right(answer: str) -> list[Any]:
+    """Parse the right answer, as LaTeX first."""
+    return parse(f"${answer}$", parsing_timeout=None) or parse(answer, parsing_timeout=None)

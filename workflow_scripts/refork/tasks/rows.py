@@ -1,0 +1,133 @@
+"""The rows of a question source, each with the place where it stands."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from refork.errors import ReforkError
+from refork.tasks.problems import allowed_names
+
+
+@dataclass(frozen=True)
+class QuestionSource:
+    """Where questions come from (config `questions`): a file, or a Hugging Face dataset.
+
+    `dataset` is an id on the hub, a folder of data files, or a folder made by `save_to_disk`.
+    `columns` maps our field to a column of the source.
+    """
+
+    file: str | None = None
+    dataset: str | None = None
+    dataset_name: str | None = None
+    dataset_revision: str | None = None
+    split: str = "test"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record of a source: its place for people, its number counted from 1, and its fields."""
+
+    where: str
+    number: int
+    fields: Mapping[str, Any]
+
+
+def read_rows(source: QuestionSource, problems: list[str]) -> list[Row]:
+    """Read the first `limit` rows of a source; rows that cannot be read are added to `problems`.
+
+    Raises
+    ------
+    ReforkError
+        The source as a whole cannot be read.
+    """
+    if (source.file is None) == (source.dataset is None):
+        raise ReforkError("questions: give either `file` or `dataset`")
+    if source.file is not None:
+        rows = _read_file(Path(source.file), problems)
+    else:
+        # Loaded where it is needed: a file of questions takes no second to import.
+        from refork.tasks.hub import read_dataset  # noqa: PLC0415
+
+        rows = read_dataset(source)
+    return rows[: source.limit]
+
+
+def _read_file(path: Path, problems: list[str]) -> list[Row]:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ReforkError(
+            f"questions.file: {path}: unknown file ending {path.suffix!r}; "
+            + allowed_names(path.suffix, READERS)
+        )
+    if not path.is_file():
+        raise ReforkError(f"questions.file: {path}: no such file")
+    return list(reader(path, problems))
+
+
+def _text_lines(path: Path, problems: list[str]) -> Iterator[str]:
+    """Lines with their ends; one that is not UTF-8 is a problem and comes out empty."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                problems.append(f"{path}:{number}: not UTF-8 ({error.reason})")
+                yield ""
+
+
+def _read_jsonl(path: Path, problems: list[str]) -> Iterator[Row]:
+    count = 0
+    for number, line in enumerate(_text_lines(path, problems), 1):
+        if not line.strip():
+            continue
+        count += 1
+        try:
+            fields = json.loads(line)
+            json.dumps(fields, ensure_ascii=False).encode()
+        # A lone surrogate is valid JSON and no text: encoding finds it.
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{path}:{number}: not JSON ({error})")
+            continue
+        if isinstance(fields, dict):
+            yield Row(f"{path}:{number}", count, fields)
+        else:
+            problems.append(f"{path}:{number}: not a JSON object, but {line.strip()[:40]!r}")
+
+
+def _read_csv(path: Path, problems: list[str]) -> Iterator[Row]:
+    reader = csv.DictReader(_text_lines(path, problems), strict=True)
+    try:
+        for count, cells in enumerate(reader, 1):
+            where = f"{path}:{reader.line_num}"
+            surplus = cells.pop(None, None)  # type: ignore[call-overload]
+            if surplus is not None or None in cells.values():
+                problems.append(f"{where}: not as many cells as the header has columns")
+            else:
+                yield Row(where, count, {name: cell or None for name, cell in cells.items()})
+    except csv.Error as error:
+        problems.append(f"{path}:{reader.line_num}: not CSV ({error})")
+
+
+def _read_parquet(path: Path, problems: list[str]) -> Iterator[Row]:
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        problems.append(f"{path}: not a whole Parquet file ({error})")
+        return
+    for count, fields in enumerate(table.to_pylist(), 1):
+        yield Row(f"{path}: row {count}", count, fields)
+
+
+READERS: Mapping[str, Callable[[Path, list[str]], Iterator[Row]]] = {
+    ".jsonl": _read_jsonl,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+}

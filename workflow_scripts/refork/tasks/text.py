@@ -1,0 +1,49 @@
+"""Token ids to text, for graders and people: the only way back from the ids."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from refork.errors import ReforkError
+
+
+class TextDecoder:
+    """Decodes whole token lists with a model folder's tokenizer, special tokens left out.
+
+    Parameters
+    ----------
+    model_folder
+        Hugging Face folder with a `tokenizer.json`.
+    keep
+        Special tokens that stay in the text, such as a model's `</think>`.
+
+    Raises
+    ------
+    ReforkError
+        The folder has no `tokenizer.json`, or one that cannot be read.
+    """
+
+    def __init__(self, model_folder: Path, keep: Iterable[str] = ()) -> None:
+        path = model_folder / "tokenizer.json"
+        if not path.is_file():
+            raise ReforkError(f"{path}: no such file; token ids cannot be turned into text")
+        try:
+            self._tokenizer = Tokenizer.from_buffer(path.read_bytes())
+        except ValueError as error:
+            raise ReforkError(f"{path}: {error}") from error
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        special = {number: token.content for number, token in added if token.special}
+        kept = set(keep) & set(special.values())
+        # The tokenizer leaves out all special tokens or none.
+        self._skip = not kept
+        self._left_out = {number for number, content in special.items() if content not in kept}
+
+    def decode(self, token_lists: Sequence[Sequence[int]]) -> list[str]:
+        """Text of each token list."""
+        if not self._skip:
+            token_lists = [
+                [token for token in tokens if token not in self._left_out] for tokens in token_lists
+            ]
+        texts: list[str] = self._tokenizer.decode_batch(token_lists, skip_special_tokens=self._skip)
+        return texts
