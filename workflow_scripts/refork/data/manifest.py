@@ -25,9 +25,9 @@ def write_manifest(
 
     `stage` is the record that was hashed (settings, upstream hashes, lock), `started` a
     `time.time()`, `facts` what the stage adds (rows, tokens, engine fingerprint), `files` further
-    files written with the output.
+    files written with the output. A folder (a model's) is described by its facts alone.
     """
-    paths = (output, *files)
+    paths = [path for path in (output, *files) if path.is_file()]
     record = {
         "stage": dict(stage),
         "refork": __version__,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from refork.data.files import atomic_path
 from refork.errors import ReforkError
@@ -16,6 +17,13 @@ def write_table(table: pa.Table, path: Path, schema: pa.Schema) -> None:
     conformed = _conform(table, schema, str(path))
     with atomic_path(path) as temporary:
         pq.write_table(conformed, temporary, compression="zstd")
+
+
+def write_csv(table: pa.Table, path: Path, schema: pa.Schema) -> None:
+    """Write a table of plain columns as CSV, atomically, for people and spreadsheets."""
+    conformed = _conform(table, schema, str(path))
+    with atomic_path(path) as temporary:
+        csv.write_csv(conformed, temporary)
 
 
 def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
@@ -73,12 +81,6 @@ def _conform(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
             f"{where}: columns missing: {missing or 'none'}, not known: {surplus or 'none'}"
         )
     try:
-        conformed = table.select(schema.names).cast(schema)
+        return table.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise ReforkError(
-            f"{where}: a column has another type than its schema says ({error})"
-        ) from error
-    for field in schema:
-        if not field.nullable and conformed.column(field.name).null_count:
-            raise ReforkError(f"{where}: column {field.name} has nulls")
-    return conformed
+        raise ReforkError(f"{where}: a column is not what its schema says ({error})") from error

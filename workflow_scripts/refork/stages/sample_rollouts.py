@@ -10,7 +10,7 @@ import pyarrow as pa
 from refork.data.schemas import ROLLOUTS
 from refork.data.tables import from_rows
 from refork.engines.seeds import request_seed
-from refork.engines.snapshots import merge_snapshots
+from refork.engines.snapshot_files import merge_snapshots
 from refork.stages.batch_groups import BatchGroup, EngineJob, Row, batch_group, chunks, run_groups
 
 

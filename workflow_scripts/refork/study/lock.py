@@ -9,7 +9,7 @@ keys that asked for it: variants share entries, a new variant on the same model 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,39 +105,28 @@ def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
     for name, settings in study.variants.items():
         for part in PARTS:
             asked = canonical_json(part.ask(settings))
+            if (part.name, asked) in said:
+                continue
+            said.add((part.name, asked))
             entry = lock.get(part.name, {}).get(asked)
-            line = None if entry is None else _changed(entry.get("file"))
             if entry is None:
-                line = f"variant {name}: {part.name} {asked} was never locked"
-            if line and line not in said:
-                said.add(line)
-                yield line
+                yield f"variant {name}: {part.name} {asked} was never locked"
+            elif _touched(entry["files"]) and part.look(settings)["locked"] != entry["locked"]:
+                yield f"variant {name}: {part.name} {asked} has changed since it was locked"
 
 
-def _changed(seen: Mapping[str, Any] | None) -> str | None:
-    """Say whether a locked file is another one now; it is read only if it was touched."""
-    if seen is None:
-        return None
-    path = Path(seen["path"])
-    if not path.exists():
-        return f"{path}: is not there any more"
-    status = path.stat()
-    if (status.st_size, status.st_mtime_ns) == (seen["size"], seen["mtime_ns"]):
-        return None
-    same = file_sha256(path) == seen["sha256"]
-    return None if same else f"{path}: has changed since it was locked"
+def _seen(*paths: Path) -> list[dict[str, Any]]:
+    """Return what tells at a glance whether files were touched."""
+    status = [(path, path.stat()) for path in paths]
+    return [
+        {"path": str(path), "size": seen.st_size, "mtime_ns": seen.st_mtime_ns}
+        for path, seen in status
+    ]
 
 
-def _seen(path: str | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    status = Path(path).stat()
-    return {
-        "path": path,
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "sha256": file_sha256(Path(path)),
-    }
+def _touched(files: Sequence[Mapping[str, Any]]) -> bool:
+    paths = [Path(file["path"]) for file in files]
+    return not all(path.exists() for path in paths) or _seen(*paths) != list(files)
 
 
 def model_source(settings: Mapping[str, Any]) -> ModelSource:
@@ -151,8 +140,6 @@ def question_source(settings: Mapping[str, Any]) -> QuestionSource:
 
 
 def _ask_model(settings: Settings) -> dict[str, Any]:
-    if settings.engine.kind == "synthetic":
-        return {"synthetic": True}
     return settings.model.model_dump(exclude={"trust_remote_code"})
 
 
@@ -169,23 +156,28 @@ def _ask_engine(settings: Settings) -> dict[str, Any]:
 
 
 def _look_at_model(settings: Settings) -> dict[str, Any]:
-    if settings.engine.kind == "synthetic":
-        return {"locked": {"digest": "synthetic"}}
-    return {"locked": {"digest": source_digest(model_source(settings.model.model_dump()))}}
+    digest = source_digest(model_source(settings.model.model_dump()))
+    folder = settings.model.folder
+    files = sorted(path for path in Path(folder).iterdir() if path.is_file()) if folder else []
+    return {"locked": {"digest": digest}, "files": _seen(*files)}
 
 
 def _look_at_questions(settings: Settings) -> dict[str, Any]:
     questions = load_questions(question_source(settings.questions.model_dump()))
-    locked = {"digest": questions_digest(questions), "count": len(questions)}
-    return {"locked": locked, "file": _seen(settings.questions.file)}
+    file = settings.questions.file
+    return {
+        "locked": {"digest": questions_digest(questions), "count": len(questions)},
+        "files": _seen(Path(file)) if file else [],
+    }
 
 
 def _look_at_examples(settings: Settings) -> dict[str, Any]:
-    path = settings.prompt.examples
-    if path is not None and not Path(path).exists():
-        raise ReforkError(f"prompt.examples: {path}: no such file")
-    seen = _seen(path)
-    return {"locked": seen and seen["sha256"], "file": seen}
+    file = settings.prompt.examples
+    if file is None:
+        return {"locked": None, "files": []}
+    if not Path(file).exists():
+        raise ReforkError(f"prompt.examples: {file}: no such file")
+    return {"locked": file_sha256(Path(file)), "files": _seen(Path(file))}
 
 
 def _look_at_engine(settings: Settings) -> dict[str, Any]:
@@ -199,7 +191,7 @@ def _look_at_engine(settings: Settings) -> dict[str, Any]:
         raise ReforkError(f"engine.python: {python}: cannot be run ({error.strerror})") from error
     except subprocess.CalledProcessError as error:
         raise ReforkError(error.stderr.strip().removeprefix("refork: ")) from error
-    return {"locked": json.loads(told.stdout)}
+    return {"locked": json.loads(told.stdout), "files": []}
 
 
 @dataclass(frozen=True)

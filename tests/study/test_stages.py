@@ -1,0 +1,155 @@
+"""What each key runs again: exactly the stages that read it and those below."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from refork.errors import ReforkError
+from refork.study.config import Settings
+from refork.study.graph import Graph, block_draws, build_graph, draw_blocks
+from refork.study.loading import Study
+from study.conftest import LOCKED, Studies
+
+Locks = Callable[[Study], dict[str, Any]]
+
+ORDER = [
+    "prepare_model",
+    "prepare_questions",
+    "sample_rollouts",
+    "extract_pivots",
+    "resample",
+    "grade_outcomes",
+    "measure_noise",
+    "report",
+]
+
+
+@pytest.fixture
+def graph_of(study_of: Studies, lock_of: Locks) -> Callable[..., Graph]:
+    def make(locked: dict[str, Any] | None = None, **overrides: Any) -> Graph:
+        study = study_of(**overrides)
+        lock = lock_of(study)
+        if locked is not None:
+            lock = {"variants": {name: {**LOCKED, **locked} for name in study.variants}}
+        return build_graph(study, lock)
+
+    return make
+
+
+def changed(one: Graph, other: Graph) -> set[str]:
+    """Return the names of the stages of `other` that `one` does not have."""
+    known = {(stage.name, stage.hash) for stage in one.stages()}
+    return {stage.name for stage in other.stages() if (stage.name, stage.hash) not in known}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "first"),
+    [
+        ({"prompt": {"system": "Be brief."}}, "prepare_questions"),
+        ({"rollouts": {"count": 3}}, "prepare_questions"),
+        ({"questions": {"shards": 3}}, "prepare_questions"),
+        ({"rollouts": {"temperature": 1.0}}, "sample_rollouts"),
+        ({"engine": {"dtype": "float32"}}, "sample_rollouts"),
+        ({"engine": {"threads": 2}}, "sample_rollouts"),
+        ({"engine": {"batch_rows": 8}}, "sample_rollouts"),
+        ({"engine": {"group_questions": 1}}, "sample_rollouts"),
+        ({"seed": 1}, "sample_rollouts"),
+        ({"pivots": {"margin": 0.5}}, "extract_pivots"),
+        ({"resample": {"max_tokens": 9}}, "resample"),
+        ({"resample": {"draw_block": 2}}, "resample"),
+        ({"resample": {"continuations": 8}}, "grade_outcomes"),
+        ({"grading": {"grader": "number"}}, "grade_outcomes"),
+        ({"noise": {"margin_split": 0.2}}, "measure_noise"),
+        ({"report": {"palette": "deep"}}, "report"),
+        ({"study": "renamed"}, "report"),
+    ],
+)
+def test_a_key_runs_its_stages_and_those_below(
+    graph_of: Callable[..., Graph], overrides: dict[str, Any], first: str
+) -> None:
+    assert changed(graph_of(), graph_of(**overrides)) == set(ORDER[ORDER.index(first) :])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"results": "elsewhere"},
+        {"resources": {"resample": {"mem_mb": 1}}},
+        {"engine": {"python": "python3"}},
+        {"pivots": {"block_slack": 1}},  # no blocks in this engine
+        {"engine": {"synthetic": {"replay_noise": 0.5}}},  # not that engine
+    ],
+)
+def test_what_changes_no_result_is_in_no_hash(
+    graph_of: Callable[..., Graph], overrides: dict[str, Any]
+) -> None:
+    assert changed(graph_of(), graph_of(**overrides)) <= {"report"}
+    assert (
+        graph_of().variants["base"].noise.hash == graph_of(**overrides).variants["base"].noise.hash
+    )
+
+
+@pytest.mark.parametrize(
+    ("locked", "first"),
+    [
+        ({"model": {"digest": "other"}}, "prepare_model"),
+        ({"questions": {"digest": "other", "count": 10}}, "prepare_questions"),
+        ({"questions": {"digest": "q", "count": 11}}, None),
+        ({"examples": "other"}, "prepare_questions"),
+        ({"engine": {**LOCKED["engine"], "version": "2"}}, "sample_rollouts"),
+        ({"engine": {**LOCKED["engine"], "block_size": 16}}, "sample_rollouts"),
+    ],
+)
+def test_the_lock_runs_its_stages(
+    graph_of: Callable[..., Graph], locked: dict[str, Any], first: str | None
+) -> None:
+    wanted = set(ORDER[ORDER.index(first) :]) if first else set()
+    assert changed(graph_of(), graph_of(locked)) == wanted
+
+
+def test_a_new_pass_runs_that_pass_alone(graph_of: Callable[..., Graph]) -> None:
+    passes = [item.model_dump() for item in Settings().passes]
+    more = graph_of(passes=[*passes, {"name": "reseeded", "state": "snapshot", "seed": 1}])
+    new = [s for s in more.stages() if (s.name, s.hash) not in _hashes(graph_of())]
+    assert [s.settings["pass"]["name"] for s in new if s.name == "resample"] == ["reseeded"]
+
+
+def test_every_pass_has_its_own_hash(graph_of: Callable[..., Graph]) -> None:
+    passes = graph_of().variants["base"].passes
+    assert len({stage.hash for stage in passes.values()}) == 3
+
+
+def test_raising_k_adds_blocks_and_keeps_the_hash(graph_of: Callable[..., Graph]) -> None:
+    few, many = graph_of(), graph_of(resample={"continuations": 8})
+    stage = few.variants["base"].passes["refeed"]
+    assert many.variants["base"].passes["refeed"].hash == stage.hash
+    assert set(few.outputs(stage)) < set(many.outputs(stage))
+
+
+def test_variants_share_the_stages_before_their_difference(graph_of: Callable[..., Graph]) -> None:
+    graph = graph_of(variants={"a": {}, "b": {"pivots": {"margin": 0.5}}})
+    names = [stage.name for stage in graph.stages()]
+    assert names.count("sample_rollouts") == 1
+    assert names.count("extract_pivots") == 2
+    assert graph.variants_of(graph.variants["a"].rollouts) == ["a", "b"]
+
+
+def test_the_order_of_keys_does_not_matter(graph_of: Callable[..., Graph]) -> None:
+    one = graph_of(engine={"threads": 2, "batch_rows": 8})
+    other = graph_of(engine={"batch_rows": 8, "threads": 2})
+    assert changed(one, other) == set()
+
+
+def test_draw_blocks() -> None:
+    assert draw_blocks(6, 4) == ["0000-0003", "0004-0005"]
+    assert list(block_draws("0004-0005")) == [4, 5]
+
+
+def test_a_stage_that_is_not_the_studys_is_named(graph_of: Callable[..., Graph]) -> None:
+    with pytest.raises(ReforkError, match="no stage resample/00 in study small"):
+        graph_of().settings_of("resample", "00")
+
+
+def _hashes(graph: Graph) -> set[tuple[str, str]]:
+    return {(stage.name, stage.hash) for stage in graph.stages()}
