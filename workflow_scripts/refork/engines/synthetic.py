@@ -4,7 +4,6 @@ It computes exactly, so a re-fed request draws what the original drew. Replay no
 the chance that the settings say, a request draws with another seed.
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from refork import __version__
-from refork.data.files import atomic_path, file_sha256
-from refork.engines.interface import ROLLOUT_ID, EngineFacts, EngineSettings, GroupResult
+from refork.data.files import atomic_path, canonical_json, file_sha256
+from refork.engines.interface import EngineFacts, EngineSettings, GroupResult
+from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.seeds import mix, uniform
 from refork.engines.synthetic_chain import Floats, Indices, sampling_probabilities
 from refork.engines.synthetic_columns import Lists, read_lists, read_numbers, results_table
@@ -81,9 +81,10 @@ class SyntheticEngine:
         self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
     ) -> GroupResult:
         """Run one batch group; see `interface.Engine`."""
-        group = _read(requests)
-        self._check_context(group)
-        if "snapshot" in group.states:
+        records = read_requests(requests)
+        check_requests(records, self.facts.context_length, snapshots_in, snapshots_out)
+        group = _as_arrays(requests, records)
+        if snapshots_in is not None and "snapshot" in group.states:
             _check_snapshots(group, snapshots_in)
         starts = self._starts(group)
         decoded = self._decode(group, self._first_states(group, starts), self._noisy_seeds(group))
@@ -92,14 +93,6 @@ class SyntheticEngine:
         if self._settings.synthetic.step_seconds > 0:
             time.sleep(self._settings.synthetic.step_seconds)
         return GroupResult(self._results(group, decoded, self._fidelity(group, starts)))
-
-    def _check_context(self, group: _Requests) -> None:
-        asked = group.prefixes.lengths + (group.forced >= 0) + group.max_tokens
-        for index in np.flatnonzero(asked > self.facts.context_length):
-            raise EngineError(
-                f"question {group.names[index]}: {asked[index]} tokens with "
-                f"its max_tokens; the model's context holds {self.facts.context_length}"
-            )
 
     def _starts(self, group: _Requests) -> Indices:
         """Return the start state of each request's prompt."""
@@ -140,7 +133,7 @@ class SyntheticEngine:
                 ]
             )
         positions = group.prefixes.lengths + (group.forced >= 0)
-        alive = np.flatnonzero((states != self._chain.end) & (group.max_tokens > 0))
+        alive = np.flatnonzero(states != self._chain.end)
         state, step = states.copy(), 0
         rows, tokens, seen = [alive[:0]], [alive[:0]], [alive[:0]]
         while len(alive):
@@ -164,7 +157,10 @@ class SyntheticEngine:
         )
 
     def _fidelity(self, group: _Requests, starts: Indices) -> Floats:
-        """Return the largest |Δ log-probability| against the recording, NaN where there is none."""
+        """Return the largest |Δ log-probability| against the recording, NaN where there is none.
+
+        It is 0 where a snapshot is taken over and nothing is fed again.
+        """
         rows, values = group.prefixes.rows, group.prefixes.values
         place = np.arange(len(values)) - group.prefixes.firsts[rows]
         behind = place - group.prompt_lengths[rows]
@@ -177,7 +173,8 @@ class SyntheticEngine:
         recorded = group.recorded.values[group.recorded.firsts[rows] + behind]
         largest = np.full(len(group.names), -1.0)
         np.maximum.at(largest, rows, np.abs(logprobs - recorded))
-        return np.where(largest < 0, np.nan, largest)
+        taken_over = (group.states == "snapshot") & (group.forced >= 0)
+        return np.where(taken_over, 0.0, np.where(largest < 0, np.nan, largest))
 
     def _results(self, group: _Requests, decoded: _Decoded, fidelity: Floats) -> pa.Table:
         rows = Lists(decoded.tokens, decoded.lengths).rows
@@ -187,7 +184,8 @@ class SyntheticEngine:
         ends = np.cumsum(decoded.lengths)
         last = np.append(decoded.tokens, -1)[np.where(decoded.lengths > 0, ends - 1, -1)]
         resumed = group.states == "snapshot"
-        fed = group.prefixes.lengths
+        cached = np.where(resumed, group.prefixes.lengths - (group.forced < 0), 0)
+        fed = np.where(group.states == "fresh", 0, group.prefixes.lengths)
         return results_table(
             tokens=Lists(self._chain.token_ids[decoded.tokens], decoded.lengths),
             logprobs=self._logprobs[decoded.states, decoded.tokens],
@@ -195,8 +193,8 @@ class SyntheticEngine:
             top_logprobs=np.take_along_axis(self._logprobs[decoded.states], ranked, axis=1)[shown],
             stopped=(last == self._chain.end)
             | (group.forced == self._chain.token_ids[self._chain.end]),
-            cached=np.where(resumed, fed, 0),
-            recomputed=np.where(resumed, 0, fed),
+            cached=cached,
+            recomputed=fed - cached,
             fidelity=fidelity,
         )
 
@@ -207,19 +205,19 @@ class SyntheticEngine:
             group.names[index]: np.concatenate([group.prefixes.row(index), generated.row(index)])
             for index in map(int, np.flatnonzero(group.keep))
         }
-        record = json.dumps({"format": 1, "kind": "synthetic"}, sort_keys=True)
-        with atomic_path(path) as temporary:
-            save_file(histories, temporary, metadata={"refork": record})
+        record = canonical_json({"format": 1, "kind": "synthetic"})
+        try:
+            with atomic_path(path) as temporary:
+                save_file(histories, temporary, metadata={"refork": record})
+        except SafetensorError as error:
+            raise EngineError(f"{path}: cannot be written ({error})") from error
 
 
-def _read(requests: pa.Table) -> _Requests:
-    ids = zip(requests["question_id"].to_pylist(), requests["rollout"].to_pylist(), strict=True)
+def _as_arrays(requests: pa.Table, records: list[Request]) -> _Requests:
     sampling = [read_numbers(requests[name]) for name in ("temperature", "top_p", "top_k")]
     return _Requests(
-        names=[
-            ROLLOUT_ID.format(question_id=question, rollout=rollout) for question, rollout in ids
-        ],
-        states=np.array(requests["state"].to_pylist(), dtype=np.str_),
+        names=[record.rollout_id for record in records],
+        states=np.array([record.state for record in records], dtype=np.str_),
         prompt_lengths=read_numbers(requests["prompt_length"]).astype(np.int64),
         prefixes=read_lists(requests["token_ids"]),
         recorded=read_lists(requests["logprobs"]),
@@ -239,10 +237,8 @@ def _redrawn(seeds: Seeds, exposed: npt.NDArray[np.bool_], chance: float, salt: 
     return np.where(exposed & (luck < chance), other, seeds)
 
 
-def _check_snapshots(group: _Requests, path: Path | None) -> None:
+def _check_snapshots(group: _Requests, path: Path) -> None:
     """Hold every prefix that is resumed against the history that its rollout's snapshot holds."""
-    if path is None:
-        raise EngineError("a request is in state snapshot, but no snapshots are given")
     try:
         with safe_open(path, framework="numpy") as file:
             names = set(file.keys())
