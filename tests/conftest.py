@@ -1,10 +1,14 @@
 """What tests share: the real model's folder, the project's reference data, the synthetic model."""
 
+import contextlib
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import transformers
 
+from refork.data.files import file_sha256
 from refork.engines.model_source import ModelSource, prepare_model
 from refork.engines.synthetic_model import write_synthetic_model
 from refork.engines.wheel import cache_folder
@@ -20,9 +24,15 @@ SMOLLM2 = ModelSource(
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """Return the folder of SmolLM2-135M-Instruct, expanded once and kept in the user's cache."""
-    folder = cache_folder() / str(SMOLLM2.sha256) / f"transformers-{transformers.__version__}"
+    expansion = file_sha256(ROOT / "workflow_scripts/refork/engines/gguf.py")[:8]
+    name = f"transformers-{transformers.__version__}-{expansion}"
+    folder = cache_folder() / str(SMOLLM2.sha256) / name
     if not folder.exists():
-        prepare_model(SMOLLM2, folder)
+        own = folder.with_name(f"{name}.{os.getpid()}")  # several test runs may begin at once
+        prepare_model(SMOLLM2, own)
+        with contextlib.suppress(OSError):
+            own.rename(folder)
+        shutil.rmtree(own, ignore_errors=True)
     return folder
 
 
