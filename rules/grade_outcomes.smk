@@ -2,6 +2,7 @@ rule grade_outcomes:
     input:
         questions=upstream("grade_outcomes", "prepare_questions", "{shard}.parquet"),
         rollouts=upstream("grade_outcomes", "sample_rollouts", "{shard}.parquet"),
+        pivots=upstream("grade_outcomes", "extract_pivots", "{shard}.parquet"),
         continuations=draws("grade_outcomes"),
     output:
         RESULTS + "/grade_outcomes/{hash}/{shard}.parquet",
@@ -21,4 +22,4 @@ rule grade_outcomes:
     shell:
         "{PYTHON} workflow_scripts/grade_outcomes.py --stage {params.stage}"
         " --model {params.model} --questions {input.questions} --rollouts {input.rollouts}"
-        " --continuations {input.continuations} --out {output} " + TO_LOG
+        " --pivots {input.pivots} --continuations {input.continuations} --out {output} " + TO_LOG

@@ -5,11 +5,12 @@ import time
 from pathlib import Path
 
 from refork.data.manifest import write_manifest
-from refork.data.schemas import CONTINUATIONS, OUTCOMES, QUESTIONS, ROLLOUTS
+from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.grade_outcomes import grade_outcomes
 from refork.study.folders import read_record
+from refork.tasks.graders import GradingSettings
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, required=True, help="folder of the model")
     parser.add_argument("--questions", type=Path, required=True, help="questions of the shard")
     parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
+    parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
     parser.add_argument(
         "--continuations", type=Path, required=True, nargs="+", help="of all passes and blocks"
     )
@@ -27,11 +29,12 @@ def main() -> int:
     started = time.time()
     stage = read_record(arguments.stage)
     outcomes = grade_outcomes(
-        stage,
-        arguments.model,
-        read_table(arguments.questions, QUESTIONS),
+        (read_table(path, CONTINUATIONS) for path in arguments.continuations),
         read_table(arguments.rollouts, ROLLOUTS),
-        [read_table(path, CONTINUATIONS) for path in arguments.continuations],
+        read_table(arguments.pivots, PIVOTS),
+        read_table(arguments.questions, QUESTIONS),
+        arguments.model,
+        settings=GradingSettings(**stage["settings"]["grading"]),
     )
     write_table(outcomes, arguments.out, OUTCOMES)
     write_manifest(arguments.out, stage, started, {"rows": outcomes.num_rows})

@@ -10,6 +10,7 @@ from refork.data.schemas import CONTINUATIONS, CREDITS, NOISE, OUTCOMES, PIVOTS
 from refork.data.tables import read_shards, write_csv, write_table
 from refork.errors import exit_in_words
 from refork.stages.measure_noise import measure_noise
+from refork.study.config import Noise
 from refork.study.folders import read_record
 
 
@@ -20,17 +21,23 @@ def main() -> int:
     parser.add_argument("--pivots", type=Path, required=True, help="folder of pivots")
     parser.add_argument("--outcomes", type=Path, required=True, help="folder of outcomes")
     parser.add_argument(
-        "--continuations", type=Path, required=True, nargs="+", help="folders, a pass and block each"
+        "--continuations",
+        type=Path,
+        required=True,
+        nargs="+",
+        help="a folder a pass and block",
     )
     parser.add_argument("--out", type=Path, required=True, help="credits that are made")
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
     measured = measure_noise(
-        stage,
         read_shards([arguments.outcomes], OUTCOMES),
         read_shards(arguments.continuations, CONTINUATIONS),
         read_shards([arguments.pivots], PIVOTS),
+        passes=stage["settings"]["passes"],
+        settings=Noise.model_validate(stage["settings"]["noise"]),
+        block_size=stage["lock"]["block_size"],
     )
     record, csv, table = (
         arguments.out.with_name(f"noise.{ending}") for ending in ("json", "csv", "parquet")

@@ -23,8 +23,8 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
-    build_report(arguments.stage, stage, arguments.out.parent)
-    write_manifest(arguments.out, stage, started)
+    *beside, _ = build_report(arguments.stage.parents[2], stage, arguments.out.parent)
+    write_manifest(arguments.out, stage, started, files=beside)
     return 0
 
 

@@ -128,6 +128,7 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
             "prepare_model": model,
             "prepare_questions": questions,
             "sample_rollouts": rollouts,
+            "extract_pivots": pivots,
             **by_pass,
         },
     )
@@ -138,33 +139,38 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
             "passes": list(passes),
         },
         {"grade_outcomes": outcomes, "extract_pivots": pivots, **by_pass},
+        {"block_size": block_size},
     )
     return VariantStages(settings, model, questions, rollouts, pivots, passes, outcomes, noise)
 
 
 def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> Stage:
     """Lay out the report of a study: the only stage that knows what the study is called."""
-    shown = {
-        name: item.settings.model_dump(
-            exclude={"results": True, "resources": True, "variants": True, "engine": {"python"}}
-        )
-        for name, item in variants.items()
-    }
     return Stage(
         "report",
-        {"study": settings.study, "report": settings.report.model_dump(), "variants": shown},
+        {
+            "base": _shown(settings),
+            "variants": {name: _shown(item.settings) for name, item in variants.items()},
+        },
         {f"measure_noise.{name}": item.noise for name, item in variants.items()},
     )
 
 
+def _shown(settings: Settings) -> dict[str, Any]:
+    """Return the settings that a report shows: all that may change a result, and its own look."""
+    left_out = {"results": True, "resources": True, "variants": True, "engine": {"python"}}
+    return settings.model_dump(exclude=left_out)
+
+
 def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) -> Stage:
-    record: dict[str, Any] = {
+    record = {
         "questions": settings.questions.model_dump(),
         "prompt": settings.prompt.model_dump(),
         "rollouts": {"count": settings.rollouts.count},
+        "trust_remote_code": settings.model.trust_remote_code,
+        # The seed orders the choices, and does nothing else here.
+        "seed": settings.seed if settings.questions.permute_choices else None,
     }
-    if settings.questions.permute_choices:
-        record["seed"] = settings.seed
     frozen = {"questions": lock["questions"]["digest"], "examples": lock["examples"]}
     return Stage("prepare_questions", record, {"prepare_model": model}, frozen)
 

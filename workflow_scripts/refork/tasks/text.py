@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
 from refork.errors import ReforkError
 
@@ -25,13 +26,7 @@ class TextDecoder:
     """
 
     def __init__(self, model_folder: Path, keep: Iterable[str] = ()) -> None:
-        path = model_folder / "tokenizer.json"
-        if not path.is_file():
-            raise ReforkError(f"{path}: no such file; token ids cannot be turned into text")
-        try:
-            self._tokenizer = Tokenizer.from_buffer(path.read_bytes())
-        except ValueError as error:
-            raise ReforkError(f"{path}: {error}") from error
+        self._tokenizer = _load(model_folder)
         added = self._tokenizer.get_added_tokens_decoder().items()
         special = {number: token.content for number, token in added if token.special}
         kept = set(keep) & set(special.values())
@@ -47,3 +42,27 @@ class TextDecoder:
             ]
         texts: list[str] = self._tokenizer.decode_batch(token_lists, skip_special_tokens=self._skip)
         return texts
+
+    def pieces(self, token_ids: Sequence[int]) -> list[str]:
+        """Text that each token adds; a token that ends inside a character adds it to a later one.
+
+        Special tokens have a piece too, for people who look at single tokens.
+        """
+        stream = DecodeStream(skip_special_tokens=False)
+        return [stream.step(self._tokenizer, token) or "" for token in token_ids]
+
+
+def special_token_ids(model_folder: Path) -> frozenset[int]:
+    """Ids of the tokens that are no text: turns, end, padding."""
+    added = _load(model_folder).get_added_tokens_decoder().items()
+    return frozenset(number for number, token in added if token.special)
+
+
+def _load(model_folder: Path) -> Tokenizer:
+    path = model_folder / "tokenizer.json"
+    if not path.is_file():
+        raise ReforkError(f"{path}: no such file; token ids cannot be turned into text")
+    try:
+        return Tokenizer.from_buffer(path.read_bytes())
+    except ValueError as error:
+        raise ReforkError(f"{path}: {error}") from error
