@@ -34,7 +34,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen is None:
         parser.error("the subcommand comes first")
     return int(chosen.run(parsed))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

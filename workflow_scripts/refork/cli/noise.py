@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import ValidationError
 
 from refork.data.credits import pass_names, pool_credits
@@ -15,7 +14,7 @@ from refork.data.files import read_json
 from refork.data.noise_record import Comparison
 from refork.data.schemas import CREDITS
 from refork.data.tables import read_table
-from refork.data.thaw import read_thaw
+from refork.data.thaw import PASSES, read_thaw
 from refork.errors import ReforkError
 from refork.stages.measure_noise import compare_passes
 from refork.study.config import Noise
@@ -58,12 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the credits, measure one comparison and print it."""
     if arguments.format == "thaw":
-        settings, credits = Noise(), read_thaw(arguments.inputs)
+        settings, passes, credits = Noise(), list(PASSES), read_thaw(arguments.inputs)
     else:
         files = [find_credits(path, arguments.variant) for path in arguments.inputs]
-        settings, credits = study_settings(files[0]), read_credits(files)
+        settings, passes = study_settings(files[0])
+        credits = pool_credits([read_table(file, CREDITS) for file in files])
     settings = _override(settings, arguments)
-    names = _choose_passes(credits, settings, arguments)
+    names = _choose_passes(passes or pass_names(credits), settings, arguments)
     try:
         record = compare_passes(credits, names, settings.critical, settings.margin_split)
     except ReforkError as error:
@@ -106,18 +106,17 @@ def find_credits(path: Path, variant: str | None) -> Path:
     return found[chosen]
 
 
-def read_credits(files: Sequence[Path]) -> pa.Table:
-    """Read credits tables, pooled."""
-    return pool_credits([read_table(file, CREDITS) for file in files])
+def study_settings(credits: Path) -> tuple[Noise, list[str]]:
+    """Read what was measured, and the passes, from the stage.json beside the credits.
 
-
-def study_settings(credits: Path) -> Noise:
-    """Read the thresholds from the stage.json beside the credits; without it, the defaults."""
+    Without one these are the defaults and no passes.
+    """
     path = credits.parent / "stage.json"
     if not path.exists():
-        return Noise()
+        return Noise(), []
     try:
-        return Noise.model_validate(read_json(path)["settings"]["noise"])
+        settings = read_json(path)["settings"]
+        return Noise.model_validate(settings["noise"]), list(settings["passes"])
     except (ValidationError, KeyError, TypeError) as error:
         raise ReforkError(f"{path}: not the record of a {STAGE} stage ({error})") from error
 
@@ -134,9 +133,10 @@ def _override(settings: Noise, arguments: argparse.Namespace) -> Noise:
         raise ReforkError(f"--{option} {first['input']}: {first['msg']}") from error
 
 
-def _choose_passes(credits: pa.Table, settings: Noise, arguments: argparse.Namespace) -> Comparison:
+def _choose_passes(
+    known: Sequence[str], settings: Noise, arguments: argparse.Namespace
+) -> Comparison:
     """Take the passes of the command line, else those of the study's first comparison."""
-    known = pass_names(credits)
     first = settings.comparisons[0] if settings.comparisons else Noise().comparisons[0]
     return Comparison(
         reference=arguments.reference or (known[0] if known else "exact"),
