@@ -14,7 +14,7 @@ class BadFieldError(ValueError):
 
 @dataclass(frozen=True)
 class Choices:
-    """Texts of choices in the source's order, and the source's own name of each (A, B, … by default)."""
+    """Texts of choices in the source's order, and its name of each (A, B, … by default)."""
 
     texts: tuple[str, ...]
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ def read_choices(value: Any) -> Choices:
 
 
 def answer_letter(answer: Any, choices: Choices) -> str:
-    """Letter of the choice that an answer means: by its name, its text, or its index from 0 as an int.
+    """Letter of the choice that an answer means: by name, by text, or by an index from 0 that is an int.
 
     Raises
     ------

@@ -11,8 +11,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def choice_order(seed: int, question_id: str, rollout: int, count: int) -> list[int]:
     """Order in which a rollout shows the choices of a question.
 
-    Each choice gets a number hashed from (study seed, question, rollout, choice) and the choices are
-    sorted by it: every order is equally likely and depends on nothing else.
+    Each choice gets a number hashed from (study seed, question, rollout, choice) and the choices
+    are sorted by it: every order is equally likely and depends on nothing else.
     """
 
     def number(choice: int) -> bytes:

@@ -19,22 +19,31 @@ _LATEX = [
     )
 ]
 _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_BOXED_WORD = re.compile(r"\\f?boxed\s+([A-Za-z0-9]+)")
+_TAG = re.compile(r"</?(?:answer|strong|em|b|i|u|p|br)\s?/?>", re.IGNORECASE)
 _STARS = re.compile(r"\*\*+|\*+(?![0-9\s(*])|(?<![0-9\s)*])\*+")
 _RULES = re.compile(r"(?<![A-Za-z0-9_])_++|(?<!_)_++(?![A-Za-z0-9])")
 _CURRENCY = re.compile(r"(?:\b(?:US|CA|AU|NZ|HK))?[$€£¥₹]")
 
 
 def plain(text: str) -> str:
-    r"""Take Markdown's emphasis, LaTeX's wrappers and currency signs off a text.
+    r"""Take Markdown's and HTML's emphasis, LaTeX's wrappers and currency signs off a text.
 
-    `\boxed{x}` becomes a line `Answer: x`, so that it is a statement like any other.
+    `\boxed{x}` and `<answer>x</answer>` become a line `Answer: x`: a statement like any other.
     """
     if "\\" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
-        text = _BOXED.sub(r"\nAnswer: \1\n", text)
+        text = _BOXED_WORD.sub(r"\nAnswer: \1\n", _BOXED.sub(r"\nAnswer: \1\n", text))
+    if "<" in text:
+        text = _TAG.sub(_plain_tag, text)
     if "*" in text:
         text = _STARS.sub("", text)
     if "_" in text:
         text = _RULES.sub("", text)
     return _CURRENCY.sub("", text).replace("`", "")
+
+
+def _plain_tag(tag: re.Match[str]) -> str:
+    name = tag[0].casefold()
+    return "\nAnswer: " if name == "<answer>" else "\n" if "answer" in name else ""

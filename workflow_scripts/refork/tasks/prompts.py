@@ -120,7 +120,7 @@ class Prompter:
                     **options,
                 )
             )
-        # transformers says by ValueError that there is no template; a template itself raises Jinja's errors.
+        # ValueError: there is no template; Jinja's errors are a template's own.
         except (ValueError, jinja2.TemplateError) as error:
             raise ReforkError(
                 f"prompt.chat_template: the model's chat template does not serve ({error});"

@@ -20,8 +20,8 @@ FIELDS = ("id", "kind", "question", "choices", "answer")
 class Question:
     """One question.
 
-    `answer` is the label of the right outcome: a letter for a choice, `number_label` for a number, the
-    source's own text for an expression or a text. `where` is its place in the source, for people.
+    `answer` is the label of the right outcome: a letter for a choice, `number_label` for a number,
+    the source's own text for an expression or a text. `where` is its place in the source.
     """
 
     question_id: str

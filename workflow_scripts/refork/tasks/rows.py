@@ -107,7 +107,7 @@ def _read_csv(path: Path, problems: list[str]) -> Iterator[Row]:
     try:
         for count, cells in enumerate(reader, 1):
             where = f"{path}:{reader.line_num}"
-            surplus = cells.pop(None, None)  # type: ignore[call-overload]
+            surplus = cells.pop(None, None)
             if surplus is not None or None in cells.values():
                 problems.append(f"{where}: not as many cells as the header has columns")
             else:

@@ -14,14 +14,17 @@ OUT_OF_RANGE = ""
 
 _LEAD = re.compile(
     r"(?:(?:option|choice|letter|answer|definitely|clearly|therefore|thus|most\s+likely|probably|indeed|simply)"
-    r"\b[\s:,]*|[\s\"'“‘]+)+",
+    r"\b[\s:,]*|[\s\"'“‘•-]+)+",
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[{<]\s?([A-Za-z])\s?[)\]}>]|([A-Za-z])\)")
-# A single letter is an article, a pronoun or a variable unless the sentence visibly ends or turns behind it.
-_TURN = r"(?=\s*(?:$|[.;:!)\]\"'”’}\n(]|[-–—]\s|,(?!\s?[a-z]\b)|\b(?:because|since|as|for|which|with)\b))"
-_BARE = re.compile(rf"([B-HJ-Z])(?![\w'’]|-\w)|([AIa-z]){_TURN}")
+# A single letter may be an article, a pronoun or a variable where no sentence ends or turns behind it.
+_TURN = (
+    r"(?=\s*(?:$|[.;:!)\]\"'”’}\n(]|[-–—]\s|,(?!\s?[a-z]\b)"
+    r"|\b(?:because|since|as|for|which|with|in)\b))"
+)
+_BARE = re.compile(rf"([B-HJ-Z])(?!['’-]?\w)|([AIa-z]){_TURN}")
 _AFTER = re.compile(r"\s*\?|\s+(?:is|was|isn['’]t|seems|cannot|can['’]t)\b")
 _SHARED = r"\s*(?:,|/|&|\bor\b|\band\b)\s*(?:option\s+|choice\s+)?[(\[]?[A-{last}][)\]]?(?![\w'’])"
 
@@ -43,12 +46,14 @@ _DECISION = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    r"\b(?:so|therefore|thus|hence|wait|no|actually|sorry|correction|conclusion)\b[\s,:.…—-]{1,4}"
-    r"(?:it(?:['’]s|\s+is|\s+must\s+be|\s+has\s+to\s+be)\s+)?"
+    r"\b(?:(?:so|therefore|thus|hence|wait|no|actually|sorry|correction|conclusion)\b[\s,:.…—-]{1,4}"
+    r"|(?:it['’]s|it\s+is|it\s+(?:must|has\s+to)\s+be|that\s+leaves)\s+)"
     r"(?=(?:(?:option|choice)\s+)?[(\[]?[a-z][)\]]?\s*(?:[.!\n]|$))",
     re.IGNORECASE,
 )
-_OPTION_LINE = re.compile(r"^[ \t\-•]*[(\[]?([A-Za-z])[)\].:]", re.MULTILINE)
+_OPTION_LINE = re.compile(
+    r"^[ \t\-•]*(?:(?:option|choice) )?[(\[]?([a-z])[)\].:]", re.IGNORECASE | re.MULTILINE
+)
 _ALONE = re.compile(r"[(\[{]?\s?([A-Za-z])\s?[)\]}]?[.:]?")
 _LABELLED = re.compile(r"[(\[{]?([A-Za-z])(?:[)\]}][.:]?|[.:])\s*")
 _DENIED = re.compile(r"\b(?:not|wrong|incorrect|false|cannot)\b|n['’]t\b", re.IGNORECASE)
@@ -58,8 +63,8 @@ def grade_choice(text: str, choices: Sequence[str]) -> str | None:
     """Letter of the choice that a completion states last and clearly, or None.
 
     A statement is 'the answer is X', 'X is correct', 'I choose X', 'so, X.' or a line that is X and
-    nothing else, where X is a letter or the text of a choice. Conditions, questions, doubts, several
-    letters at once and remarks on single choices are none.
+    nothing else, where X is a letter or the text of a choice. Conditions, questions, doubts,
+    several letters at once and remarks on single choices are none.
     """
     text = plain(text).strip()
     reader = _reader(tuple(choices))
@@ -92,8 +97,7 @@ class _Reader:
 
     def _choice(self, value: str) -> str | None:
         """Letter of the choice with which a text begins."""
-        lead = _LEAD.match(value)
-        value = value[lead.end() :] if lead else value
+        value = _without(_LEAD, value)
         match = _BRACKETED.match(value)
         if match is None:
             return self._text(value) or self._bare(value)
@@ -123,10 +127,7 @@ class _Reader:
     def _subject(self, text: str, end: int) -> str | None:
         """Letter of the choice that is the whole subject of a verdict."""
         clause = _BREAK.split(text[max(0, end - 120) : end])[-1]
-        connectors = _CONNECTORS.match(clause)
-        clause = clause[connectors.end() :] if connectors else clause
-        lead = _LEAD.match(clause)
-        return self._line(clause[lead.end() :] if lead else clause)
+        return self._line(_without(_LEAD, _without(_CONNECTORS, clause)))
 
     def _line(self, line: str) -> str | None:
         """Letter of the choice that a line is: its letter, its text, or both."""
@@ -143,11 +144,12 @@ class _Reader:
     def _lines(self, text: str) -> list[tuple[int, str | None]]:
         """Statements that are the first or the last line; a list of the choices is none."""
         first, last = text.partition("\n")[0].strip(), text.rpartition("\n")[2].strip()
+        closing = _without(_LEAD, last)
         options = {match[1].upper() for match in _OPTION_LINE.finditer(text)}
         if len(options) > 1:
-            return [(len(text), self._line(last))] if _ALONE.fullmatch(last) else []
-        opened = self._line(first) or self._opening(first)
-        return [(0, opened), (len(text), self._line(last))]
+            return [(len(text), self._line(closing))] if _ALONE.fullmatch(closing) else []
+        opened = self._line(_without(_LEAD, first)) or self._opening(first)
+        return [(0, opened), (len(text), self._line(closing))]
 
     def _opening(self, line: str) -> str | None:
         """Letter of the choice with whose letter and text a line begins, no denial behind them."""
@@ -163,3 +165,8 @@ _reader = lru_cache(maxsize=4096)(_Reader)
 
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split()).strip("\"'“‘. ")
+
+
+def _without(beginning: re.Pattern[str], text: str) -> str:
+    match = beginning.match(text)
+    return text[match.end() :] if match else text

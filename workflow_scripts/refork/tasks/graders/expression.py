@@ -41,8 +41,8 @@ def _at_most(seconds: float) -> Iterator[None]:
 def grade_expression(text: str, answer: str, timeout: float) -> str | None:
     """Label of the expression that a completion gives: the answer itself where they are equal.
 
-    Another expression is labelled as sympy writes it. None where nothing can be parsed or compared in
-    `timeout` seconds of CPU time.
+    Another expression is labelled as sympy writes it. None where nothing can be parsed or
+    compared in `timeout` seconds of CPU time.
     """
     try:
         with _at_most(timeout):
@@ -64,4 +64,5 @@ def _label(text: str, answer: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _right(answer: str) -> list[Any]:
     """Parse the right answer, as LaTeX first."""
-    return parse(f"${answer}$", parsing_timeout=None) or parse(answer, parsing_timeout=None)
+    parsed: list[Any] = parse(f"${answer}$", parsing_timeout=None)
+    return parsed or parse(answer, parsing_timeout=None)

@@ -79,7 +79,7 @@ def _expression(text: str, question: Question, settings: GradingSettings) -> str
 
 
 def _pattern(text: str, question: Question, settings: GradingSettings) -> str | None:
-    """What the pattern's first group caught, in the form of the kind's labels."""
+    """Put what the pattern's first group caught in the form of the kind's labels."""
     # Only in environments that grade; the engines' lack `regex`.
     from refork.tasks.graders.pattern import last_group  # noqa: PLC0415
 
@@ -116,8 +116,8 @@ def _grader(settings: GradingSettings, question: Question) -> Grader:
     grader, kinds = GRADERS[name]
     if question.kind not in kinds:
         raise ReforkError(
-            f"grading.grader: {name!r} cannot grade question {question.question_id}, which is of kind"
-            f" {question.kind!r}; it grades {', '.join(sorted(kinds))}"
+            f"grading.grader: {name!r} cannot grade question {question.question_id}, which is"
+            f" of kind {question.kind!r}; it grades {', '.join(sorted(kinds))}"
         )
     if name == "pattern" and settings.pattern is None:
         raise ReforkError(

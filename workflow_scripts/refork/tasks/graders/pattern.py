@@ -22,7 +22,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         raise ReforkError(f"grading.pattern: {pattern!r}: {error}") from error
     if expression.groups == 0:
         raise ReforkError(
-            f"grading.pattern: {pattern!r} has no group; its first group, in round brackets, is the outcome"
+            f"grading.pattern: {pattern!r} has no group; its first group, in round brackets,"
+            " is the outcome"
         )
     return expression
 

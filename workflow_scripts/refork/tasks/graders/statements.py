@@ -6,20 +6,24 @@ from collections.abc import Iterator
 WINDOW = 200
 """Characters of a statement that are read at most."""
 
-_IS = r"(?:\s*[\"']?\s*[:=]|\s+(?:is|was|would\s+be|should\s+be|must\s+be|has\s+to\s+be|will\s+be)\b\s*:?)"
+_IS = (
+    r"(?:\s*[\"']?\s*[:：=]|\s+[-–—](?=\s)"
+    r"|\s+(?:is|was|(?:would|should|must|will)\s+be|has\s+to\s+be)\b\s*:?)"
+)
 _CUE = re.compile(
     rf"""
-    (?:\banswer(?:\s+(?:choice|option|letter|here))?(?:(?:\s+(?:to|for|of|in)\b|,)[^.:\n]{{0,80}}?)?
+    (?:\b(?:answer|solution)(?:\s+(?:choice|option|letter|here))?(?:(?:\s+(?:to|for|of|in)\b|,)[^.:\n]{{0,80}}?)?
       |\b(?:correct|right|best|final)\s+(?:option|choice|letter|one|result)
-      |\bans\.?)
+      |\bans)
     {_IS}
+    |\bans\.(?=\s)
     |^[#>\ \t]*(?:final\s+)?answer[ \t]*\n
     |\#\#\#\#
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _UNSURE = re.compile(
-    r"(?:\b(?:if|whether|why|assum\w{1,4}|suppos\w{1,4}|doubt)|(?:\bnot|n['’]t)\s+(?:think|believe|say|mean|know))"
+    r"(?:\b(?:if|whether|why|assum\w{1,4}|suppos\w{1,4}|doubt)|(?:\bnot|n['’]t)\s+(?:think|believe|say|mean|know)|\bnot\s+(?:true|the\s+case))"
     r"(?:\s+that)?(?:\s+(?:the|my|our|your))?(?:\s+(?:correct|right|best|final))?\s*$",
     re.IGNORECASE,
 )
@@ -34,7 +38,8 @@ def statements(text: str) -> Iterator[tuple[int, str]]:
     """
     lowered = text.lower()
     if not any(
-        word in lowered for word in ("ans", "####", "correct ", "right ", "best ", "final ")
+        word in lowered
+        for word in ("ans", "solution", "####", "correct ", "right ", "best ", "final ")
     ):
         return
     for match in _CUE.finditer(text):

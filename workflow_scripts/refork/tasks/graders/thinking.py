@@ -2,12 +2,12 @@
 
 
 def opening(think_end: str) -> str:
-    """Opening mark of a think part, from its closing one: `<think>` for `</think>`."""
+    """Make the opening mark of a think part from its closing one: `<think>` for `</think>`."""
     return think_end.replace("/", "", 1)
 
 
 def without_thinking(text: str, think_end: str, opened: bool) -> str | None:
-    """What stands behind the last `think_end`, or None where a think part is unfinished.
+    """Keep what stands behind the last `think_end`; None where a think part is unfinished.
 
     Parameters
     ----------
