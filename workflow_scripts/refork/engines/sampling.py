@@ -1,0 +1,173 @@
+"""Drawing tokens: the Gumbel-max trick with noise of (seed, absolute position, token id).
+
+The token at a position is argmax over tokens of logit/T + Gumbel(u(seed, position, token)),
+restricted by top-k and top-p: a draw from the softmax at temperature T that no other row of the
+batch influences. Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only those
+that can are hashed.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
+
+GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
+"""Largest noise: u = 1 − 2⁻³³."""
+CANDIDATES = 128
+"""Most probable tokens that are looked at first."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How the rows of a batch are drawn; one element a row.
+
+    Seeds are uint64 carried as two's complement int64. Temperature 0 takes the most probable token,
+    the lowest id where several are. `top_k` 0 and `top_p` 1 leave all tokens.
+    """
+
+    seeds: torch.Tensor  # int64
+    positions: torch.Tensor  # int64, absolute position of the token that is drawn
+    temperature: torch.Tensor  # float32
+    top_p: torch.Tensor  # float32
+    top_k: torch.Tensor  # int64
+
+    def rows(self, chosen: torch.Tensor) -> "Draws":
+        """Only these rows."""
+        fields = (self.seeds, self.positions, self.temperature, self.top_p, self.top_k)
+        return Draws(*(field[chosen] for field in fields))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The most probable tokens of each row, best first, the lowest id first among equals."""
+
+    tokens: torch.Tensor  # int64 [rows, count]
+    logits: torch.Tensor  # float32 [rows, count]
+
+
+def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """`seeds.uniform` on tensors, equal bit for bit: int64 in, float64 out, with broadcasting."""
+    golden = _signed(GOLDEN)
+    stream = _mix(seeds + (positions + 1) * golden)
+    word = _mix(stream + (tokens + 1) * golden)
+    return (_shift(word, 32).double() + 0.5) / 2.0**32
+
+
+def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Give the raw log-probabilities, at temperature 1, of tokens [rows, count] in each row.
+
+    One formula for all, so that a token fed again in the same way has its recorded number bit for
+    bit.
+    """
+    return logits.gather(-1, tokens) - logits.logsumexp(dim=-1, keepdim=True)
+
+
+def gumbel(uniforms: torch.Tensor) -> torch.Tensor:
+    """Turn uniform numbers into standard Gumbel noise."""
+    return -torch.log(-torch.log(uniforms))
+
+
+def rank(logits: torch.Tensor, count: int) -> Ranked:
+    """Rank the `count` most probable tokens of each row of float32 logits [rows, vocabulary]."""
+    values, tokens = logits.topk(min(count, logits.shape[1]), dim=-1)
+    tokens, order = tokens.sort(dim=-1)
+    values, order = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+    return Ranked(tokens.gather(-1, order), values)
+
+
+def sample(logits: torch.Tensor, draws: Draws, ranked: Ranked | None = None) -> torch.Tensor:
+    """Draw one token a row.
+
+    Parameters
+    ----------
+    logits
+        float32 [rows, vocabulary]
+    draws
+        How each row is drawn.
+    ranked
+        `rank(logits, …)`, where the caller has it already.
+
+    Returns
+    -------
+    int64 [rows]
+    """
+    ranked = rank(logits, CANDIDATES) if ranked is None else ranked
+    tokens = ranked.tokens[:, 0].clone()
+    warm = torch.nonzero(draws.temperature > 0)[:, 0]
+    if len(warm):
+        warm_ranked = Ranked(ranked.tokens[warm], ranked.logits[warm])
+        tokens[warm] = _sample_warm(logits[warm], draws.rows(warm), warm_ranked)
+    return tokens
+
+
+def _sample_warm(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
+    """Draw at temperatures above 0; rows not settled by their candidates look at more tokens."""
+    temperature = draws.temperature[:, None]
+    allowed, settled = _restrict(logits, draws, ranked)
+    noise = gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], ranked.tokens))
+    scores = ((ranked.logits / temperature).double() + noise).masked_fill(~allowed, -math.inf)
+    best, place = scores.max(dim=-1, keepdim=True)
+    tokens = ranked.tokens.gather(-1, place)[:, 0]
+
+    free = (draws.top_k == 0) & (draws.top_p >= 1)
+    for row in torch.nonzero(free & ~settled)[:, 0].tolist():
+        tokens[row] = _search(logits[row] / temperature[row], draws, row, best[row])
+    narrow = torch.nonzero(~free & ~settled)[:, 0]
+    if len(narrow):
+        wider = rank(logits[narrow], 16 * ranked.tokens.shape[1])
+        tokens[narrow] = _sample_warm(logits[narrow], draws.rows(narrow), wider)
+    return tokens
+
+
+def _restrict(
+    logits: torch.Tensor, draws: Draws, ranked: Ranked
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Find the candidates that top-k, then top-p leave, and the rows where no others are left.
+
+    top-p keeps the smallest set of most probable tokens, at temperature T and among what top-k
+    left, whose probabilities reach p. Tokens as probable as the last one kept are kept too, so that
+    the set does not hang on the order of equals.
+    """
+    count = ranked.tokens.shape[1]
+    scaled = (ranked.logits / draws.temperature[:, None]).double()
+    whole = (logits / draws.temperature[:, None]).logsumexp(dim=-1, keepdim=True)
+    probabilities = torch.exp(scaled - whole)
+
+    last = torch.where(draws.top_k > 0, draws.top_k, count).clamp(max=count) - 1
+    allowed = scaled >= scaled.gather(-1, last[:, None])
+    probabilities = probabilities * allowed
+    mass = torch.where(draws.top_k > 0, probabilities.sum(dim=-1), 1.0)[:, None]
+
+    before = probabilities.cumsum(dim=-1) - probabilities
+    needed = allowed & (before < draws.top_p[:, None] * mass)
+    edge = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
+    restricted = torch.where(draws.top_p[:, None] < 1, scaled >= edge, allowed)
+    # Where the least of the candidates is left out, every token outside of them is left out too.
+    settled = ~restricted[:, -1] | (count == logits.shape[1])
+    return restricted, settled
+
+
+def _search(scaled: torch.Tensor, draws: Draws, row: int, best: torch.Tensor) -> torch.Tensor:
+    """Draw from all tokens of one unrestricted row, of which `best` is a score that was reached."""
+    tokens = torch.nonzero(scaled.double() + GUMBEL_MAX >= best)[:, 0]
+    noise = gumbel(uniform(draws.seeds[row], draws.positions[row], tokens))
+    return tokens[torch.argmax(scaled[tokens].double() + noise)]
+
+
+def _signed(word: int) -> int:
+    """Give the int64 with the bits of a uint64."""
+    return word - 2**64 if word >= 2**63 else word
+
+
+def _shift(words: torch.Tensor, bits: int) -> torch.Tensor:
+    """Shift right without the sign."""
+    return (words >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix(words: torch.Tensor) -> torch.Tensor:
+    """`seeds.mix` on int64 tensors, whose products wrap as the unsigned ones do."""
+    words = (words ^ _shift(words, SHIFTS[0])) * _signed(MULTIPLIERS[0])
+    words = (words ^ _shift(words, SHIFTS[1])) * _signed(MULTIPLIERS[1])
+    return words ^ _shift(words, SHIFTS[2])
