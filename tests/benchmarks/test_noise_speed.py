@@ -60,7 +60,7 @@ def million(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.slow
 def test_a_million_pivots(million: Path, benchmark: BenchmarkFixture) -> None:
-    command = [BIN / "refork", "noise", million, "--json"]
+    command = [str(BIN / "refork"), "noise", str(million), "--json"]
     seconds = []
 
     def run() -> bytes:

@@ -24,13 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"refork {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = None
     for name, purpose in COMMANDS.items():
-        command = commands.add_parser(name, help=purpose, description=f"{purpose}.".capitalize())
+        command = commands.add_parser(name, help=purpose, description=purpose)
         if given[:1] == [name]:
-            chosen = import_module(f"refork.cli.{name}")
-            chosen.add_arguments(command)
+            import_module(f"refork.cli.{name}").add_arguments(command)
     parsed = parser.parse_args(given)
-    if chosen is None:
-        parser.error("the subcommand comes first")
-    return int(chosen.run(parsed))
+    return int(import_module(f"refork.cli.{parsed.command}").run(parsed))
