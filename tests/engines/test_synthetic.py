@@ -26,6 +26,8 @@ from refork.engines.synthetic_chain import (
 )
 from refork.engines.synthetic_model import read_chain
 from refork.errors import EngineError
+from refork.tasks.graders.grading import GradingSettings, grade
+from refork.tasks.questions import Question
 
 PROMPT = [40, 41, 42, 43]
 SAMPLING = {"temperature": 0.7, "top_p": 0.95, "top_k": 0}
@@ -286,12 +288,16 @@ def test_another_models_folder_is_refused(tmp_path: Path) -> None:
         engine(tmp_path)
 
 
-def test_text_is_gradable_and_not_encoded_back(synthetic_model: Path) -> None:
+def test_text_is_gradable_and_not_encoded_back(synthetic_model: Path, chain: Chain) -> None:
     tokenizer = Tokenizer.from_file(str(synthetic_model / "tokenizer.json"))
-    results = engine(synthetic_model).run_group(requests(20), None, None).results
-    for tokens in results["token_ids"].to_pylist():
+    choice = Question("c", "choice", "Which?", "A", ("one", "two", "three", "four"))
+    number = Question("n", "number", "How many?", "1", None)
+    results = engine(synthetic_model).run_group(requests(100), None, None).results
+    rows = zip(results["token_ids"].to_pylist(), outcomes(chain, results), strict=True)
+    for tokens, label in rows:
         text = tokenizer.decode(tokens)
-        assert text.rstrip(".").rsplit(". ", 1)[1].startswith("The answer is (")
+        assert grade(text, choice, GradingSettings()) == label
+        assert grade(text, number, GradingSettings()) == str("ABCD".index(label) + 1)
         assert tokenizer.decode(tokenizer.encode(text).ids) == text
         assert tokenizer.encode(text).ids != tokens
 
@@ -299,7 +305,8 @@ def test_text_is_gradable_and_not_encoded_back(synthetic_model: Path) -> None:
 def test_chat_template(synthetic_model: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(synthetic_model)
     turns = [{"role": "user", "content": "Which one? é"}]
-    ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+    text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
     expected = "<|start|>user\nWhich one? é<|end|>\n<|start|>assistant\n"
-    assert tokenizer.decode(ids) == expected
+    assert text == expected
+    assert tokenizer.decode(tokenizer.encode(expected)) == expected
     assert tokenizer.eos_token == "<|end|>"
