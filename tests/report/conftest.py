@@ -7,20 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
-from refork.data.noise_record import Comparison, noise_record
-from refork.data.schemas import (
-    CONTINUATIONS,
-    CREDITS,
-    OUTCOMES,
-    PIVOTS,
-    QUESTIONS,
-    ROLLOUTS,
-)
-from refork.report.study_data import StudyData, VariantData
-from refork.stats.credit import credits_from_counts
-from refork.stats.noise import PassMeasurements, measure
-from refork.study.config import Settings
+from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
+from refork.report.study_data import Decode, StudyData, VariantData
+from refork.stages.measure_noise import measure_noise
+from refork.study.config import Noise, Settings
 
 K = 4
 PROMPT = [1, 2, 3]
@@ -31,10 +23,17 @@ TEXTS = (
     "Earth is the planet that people live on. Mars is cold. The answer is (A).",
 )
 HOSTILE = (
-    "<script>alert(1)</script> <img src=x onerror=alert(2)> </bdi></div><style>*{display:none}</style> "
-    "\x1b[31mred\x1b[0m nul\x00 \u202eevil\u202c {{ 7 * 7 }} javascript:alert(3) \ud800 &amp; \"quoted' "
+    "<script>alert(1)</script> <img src=x onerror=alert(2)> </bdi></div>"
+    "<style>*{display:none}</style> "
+    "\x1b[31mred\x1b[0m nul\x00 \u202eevil\u202c {{ 7 * 7 }} "
+    "javascript:alert(3) \ud800 &amp; \"quoted' "
 )
-STORED = HOSTILE.replace("\ud800", "")  # no table can hold a lone surrogate; a decoder may give one
+# No table can hold a lone surrogate; a decoder may give one.
+STORED = HOSTILE.replace("\ud800", "")
+
+
+Row = dict[str, Any]
+Right = dict[str, NDArray[np.bool_]]
 
 
 class Vocabulary:
@@ -55,7 +54,7 @@ class Vocabulary:
         return [self.pieces[token] for token in ids]
 
 
-def settings(**overrides: Any) -> dict[str, Any]:
+def settings(**overrides: Any) -> Row:
     passes = [
         {"name": "exact", "state": "snapshot"},
         {"name": "replica", "state": "snapshot"},
@@ -79,7 +78,7 @@ def settings(**overrides: Any) -> dict[str, Any]:
 
 
 class VariantMaker:
-    """Makes the tables of one variant; `changes` is the chance that a right answer turns in a pass."""
+    """Makes the tables of one variant; `changes`: chance that an outcome turns, by pass."""
 
     def __init__(self, name: str, changes: dict[str, float], questions: int = 12) -> None:
         self.name = name
@@ -93,20 +92,31 @@ class VariantMaker:
         rollouts = [self._rollout(key, number) for number, key in enumerate(self.keys)]
         pivots = [pivot for rollout in rollouts for pivot in self._pivots(rollout)]
         right = self._right(len(pivots))
+        continuations = _table(self._continuations(pivots, right), CONTINUATIONS)
+        outcomes = _table(self._outcomes(rollouts, pivots, right), OUTCOMES)
+        measured = measure_noise(
+            outcomes,
+            continuations,
+            _table(pivots, PIVOTS),
+            passes=[item["name"] for item in self.settings["passes"]],
+            settings=Noise.model_validate(self.settings["noise"]),
+        )
         return VariantData(
             name=self.name,
             settings=self.settings,
-            questions=_table([self._question(key, i) for i, key in enumerate(self.keys)], QUESTIONS),
+            questions=_table(
+                [self._question(key, i) for i, key in enumerate(self.keys)], QUESTIONS
+            ),
             rollouts=_table(rollouts, ROLLOUTS),
             pivots=_table(pivots, PIVOTS),
-            continuations=_table(self._continuations(pivots, right), CONTINUATIONS),
-            outcomes=_table(self._outcomes(rollouts, pivots, right), OUTCOMES),
-            credits=_table(self._credits(pivots, right), CREDITS),
-            noise={"comparisons": self._noise(pivots, right)},
+            continuations=continuations,
+            outcomes=outcomes,
+            credits=measured.credits,
+            noise=measured.noise,
             manifests=tuple(self._manifests()),
         )
 
-    def _question(self, key: tuple[str, int], number: int) -> dict[str, Any]:
+    def _question(self, key: tuple[str, int], number: int) -> Row:
         choices = ["ruler", "clock", "thermometer"] if number // 4 % 2 else None
         return {
             "question_id": key[0],
@@ -119,8 +129,8 @@ class VariantMaker:
             "prompt_token_ids": PROMPT,
         }
 
-    def _rollout(self, key: tuple[str, int], number: int) -> dict[str, Any]:
-        hostile = HOSTILE if number % 4 == 0 else ""
+    def _rollout(self, key: tuple[str, int], number: int) -> Row:
+        hostile = HOSTILE if key[0] == "q00" else ""
         ids = self.vocabulary.encode(hostile + TEXTS[number // 4 % len(TEXTS)])
         return {
             "question_id": key[0],
@@ -134,7 +144,7 @@ class VariantMaker:
             "finish_reason": "length" if number % 9 == 8 else "stop",
         }
 
-    def _pivots(self, rollout: dict[str, Any]) -> list[dict[str, Any]]:
+    def _pivots(self, rollout: Row) -> list[Row]:
         ids = rollout["token_ids"]
         places = sorted(self.random.choice(len(ids), size=3, replace=False).tolist())
         return [
@@ -151,7 +161,7 @@ class VariantMaker:
             for place in places
         ]
 
-    def _right(self, pivots: int) -> dict[str, np.ndarray]:
+    def _right(self, pivots: int) -> Right:
         """Whether each draw is right, by pass; shape (pivots, arms, K)."""
         chance = self.random.choice([0.02, 0.3, 0.6, 0.95], size=(pivots, 2, 1))
         exact = self.random.random((pivots, 2, K)) < chance
@@ -160,7 +170,7 @@ class VariantMaker:
             for name, change in {"exact": 0.0, **self.changes}.items()
         }
 
-    def _draws(self, pivots: list[dict[str, Any]], right: dict[str, np.ndarray]) -> list[tuple]:
+    def _draws(self, pivots: list[Row], right: Right) -> list[tuple[Row, str, str, int, bool]]:
         return [
             (pivot, name, arm, draw, bool(right[name][index, side, draw]))
             for name in right
@@ -169,27 +179,21 @@ class VariantMaker:
             for draw in range(K)
         ]
 
-    def _continuations(self, pivots: Any, right: Any) -> list[dict[str, Any]]:
+    def _continuations(self, pivots: list[Row], right: Right) -> list[Row]:
         states = {item["name"]: item["state"] for item in self.settings["passes"]}
-        return [
-            {
-                **_key(pivot),
-                "pass": name,
-                "arm": arm,
-                "draw": draw,
-                "seed": draw,
-                "state": states[name],
-                "token_ids": [draw, int(correct)],
-                "finish_reason": "stop",
-                "first_logprob": -0.3,
-                "cached_tokens": 0 if states[name] == "prefill" else pivot["position"],
-                "recomputed_tokens": pivot["position"] if states[name] == "prefill" else 0,
-                "fidelity": None if states[name] == "snapshot" else 0.031,
-            }
-            for pivot, name, arm, draw, correct in self._draws(pivots, right)
+        draws = self._draws(pivots, right)
+        rows = [
+            _continuation(pivot, name, arm, draw, states[name], [draw, int(correct)])
+            for pivot, name, arm, draw, correct in draws
         ]
+        probes = [
+            _continuation(pivot, name, arm, None, states[name], [7, int(correct)])
+            for pivot, name, arm, draw, correct in draws
+            if draw == 0
+        ]
+        return rows + probes
 
-    def _outcomes(self, rollouts: Any, pivots: Any, right: Any) -> list[dict[str, Any]]:
+    def _outcomes(self, rollouts: list[Row], pivots: list[Row], right: Right) -> list[Row]:
         base = [
             {
                 "question_id": rollout["question_id"],
@@ -215,56 +219,7 @@ class VariantMaker:
             for pivot, name, arm, draw, correct in self._draws(pivots, right)
         ]
 
-    def _credits(self, pivots: Any, right: Any) -> list[dict[str, Any]]:
-        return [
-            {
-                **_key(pivot),
-                "margin": pivot["margin"],
-                "pass": name,
-                "credit": float(draws[index, 0].mean() - draws[index, 1].mean()),
-                "right_actual": int(draws[index, 0].sum()),
-                "draws_actual": K,
-                "right_alt": int(draws[index, 1].sum()),
-                "draws_alt": K,
-                "cached": True if "refeed" not in name else None,
-                "probe_diverged": bool(name != "exact" and index % 3 == 0),
-                "probe_delta": 0.0 if index % 3 else 0.01,
-            }
-            for name, draws in right.items()
-            for index, pivot in enumerate(pivots)
-        ]
-
-    def _noise(self, pivots: Any, right: Any) -> list[dict[str, Any]]:
-        ids = sorted({pivot["question_id"] for pivot in pivots})
-        problem = np.array([ids.index(pivot["question_id"]) for pivot in pivots], dtype=np.int64)
-        margin = np.array([pivot["margin"] for pivot in pivots], dtype=np.float32)
-        draws = np.full(len(pivots), K)
-        measured = {
-            name: PassMeasurements(
-                credits_from_counts(
-                    value[:, 0].sum(axis=1), draws, value[:, 1].sum(axis=1), draws
-                ),
-                np.ones(len(pivots), dtype=np.int8),
-                np.array([name != "exact" and i % 3 == 0 for i in range(len(pivots))], np.int8),
-                np.array([0.0 if i % 3 else 0.01 for i in range(len(pivots))]),
-            )
-            for name, value in right.items()
-        }
-        return [
-            noise_record(
-                measure(
-                    problem,
-                    margin,
-                    measured["exact"],
-                    measured[pair["treatment"]],
-                    measured[pair["floor"]],
-                ),
-                Comparison("exact", pair["treatment"], pair["floor"]),
-            )
-            for pair in self.settings["noise"]["comparisons"]
-        ]
-
-    def _manifests(self) -> list[dict[str, Any]]:
+    def _manifests(self) -> list[Row]:
         engine = {"kind": "torch", "device": "cpu", "dtype": _dtype(self.name), "torch": "2.11.0"}
         passes = [("resample", {"pass": item}) for item in self.settings["passes"]]
         stages = [("sample_rollouts", {}), *passes, ("measure_noise", {})]
@@ -279,7 +234,27 @@ class VariantMaker:
         ]
 
 
-def _engine_facts(engine: dict[str, str]) -> dict[str, Any]:
+def _continuation(
+    pivot: Row, name: str, arm: str, draw: int | None, state: str, tokens: list[int]
+) -> Row:
+    prefilled = state == "prefill"
+    return {
+        **_key(pivot),
+        "pass": name,
+        "arm": arm,
+        "draw": draw,
+        "seed": draw or 0,
+        "state": state,
+        "token_ids": tokens,
+        "finish_reason": "stop",
+        "first_logprob": -0.3 - 0.01 * tokens[-1],
+        "cached_tokens": 0 if prefilled else pivot["position"],
+        "recomputed_tokens": pivot["position"] if prefilled else 0,
+        "fidelity": 0.031 if prefilled else 0.0,
+    }
+
+
+def _engine_facts(engine: dict[str, str]) -> Row:
     return {"tokens": 120_000, "requests": 1152, "engine": engine}
 
 
@@ -287,11 +262,11 @@ def _dtype(name: str) -> str:
     return "float32" if name == "fp32" else "bfloat16"
 
 
-def _key(pivot: dict[str, Any]) -> dict[str, Any]:
+def _key(pivot: Row) -> Row:
     return {name: pivot[name] for name in ("question_id", "rollout", "position")}
 
 
-def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -302,6 +277,11 @@ QUIET = dict.fromkeys(NOISY, 0.0)
 @pytest.fixture(scope="session")
 def vocabulary() -> Vocabulary:
     return Vocabulary()
+
+
+@pytest.fixture(scope="session")
+def decode(vocabulary: Vocabulary) -> Decode:
+    return vocabulary.decode
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,11 @@ DRAW = [*PIVOT, "arm", "draw"]
 class PassRow:
     """One pass of one variant; shares are in [0, 1] and null where nothing was recorded.
 
-    `same_tokens` and `same_outcomes` are shares of the continuations that the reference has too,
-    `credit_changed` counts the pivots, of the `credit_eligible` ones whose credit is not 0 in both passes.
-    `cached` is the share of pivots whose every request was served from the decode-time state, `recomputed`
-    the mean number of tokens fed again a request, `fidelity` the largest |Δ log-probability| (nat).
+    `same_tokens` and `same_outcomes` are shares of the continuations that the reference has too;
+    `credit_changed` counts pivots among the `credit_eligible`: those with a credit in either pass.
+    `cached` is the share of pivots whose every request was served from the decode-time state,
+    `recomputed` the mean number of tokens fed again a request, `fidelity` the largest
+    |Δ log-probability| against the recording, in nat.
     """
 
     variant: str
@@ -118,7 +119,7 @@ def _cached(credits: pa.Table, name: str) -> float | None:
 
 
 def _outcomes(variant: VariantData) -> pd.DataFrame:
-    frame = variant.outcomes.select([*DRAW, "pass", "outcome"]).to_pandas()
+    frame: pd.DataFrame = variant.outcomes.select([*DRAW, "pass", "outcome"]).to_pandas()
     return frame.dropna(subset=["position", "draw"])
 
 
@@ -126,7 +127,7 @@ def _continuations(variant: VariantData) -> pd.DataFrame | None:
     if variant.continuations is None:
         return None
     columns = [*DRAW, "pass", "recomputed_tokens", "fidelity"]
-    frame = variant.continuations.select(columns).to_pandas()
+    frame: pd.DataFrame = variant.continuations.select(columns).to_pandas()
     frame["tokens"] = _token_bytes(variant.continuations["token_ids"])
     return frame.dropna(subset=["draw"])
 

@@ -6,7 +6,7 @@ from refork.report.wording import decimal, floor_in_words, percent, treatment_in
 
 
 def answer(variant: VariantData, summary: Summary) -> str:
-    """Say in one sentence how much a treatment changes, and how much of it the floor changes already."""
+    """Say in one sentence how much a treatment changes, and how much the floor does already."""
     passes = {item["name"]: item for item in variant.passes}
     subject = treatment_in_words(passes[summary.names.treatment])
     floor = floor_in_words(passes[summary.names.floor])

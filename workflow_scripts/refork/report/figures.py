@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from refork.report.frames import FATES, comparison_frame, credit_frames
-from refork.report.study_data import StudyData
-from refork.report.summary import ROLES, Summary
+from refork.report.study_data import StudyData, VariantData
 from refork.report.style import RULE, Colours, figure_style
+from refork.report.summary import ROLES, Summary
 from refork.report.visible import visible
 from refork.report.wording import count_and_rate
 
@@ -38,21 +38,24 @@ class _Panel:
 
 def draw_figures(study: StudyData, colours: Colours) -> list[NamedFigure]:
     """Draw every figure of the report."""
+    compared = [variant for variant in study.variants if variant.comparisons]
+    if not compared:
+        return []
     with figure_style():
-        panels = _panels(study)
+        panels = _panels(compared)
         return [
             NamedFigure(
                 "flips",
                 "How often the sign of credit flips, with the floor beside it",
-                "Share of eligible pivots whose credit has another sign than in the reference pass. "
+                "Share of eligible pivots whose credit has another sign than in the reference. "
                 "The paler bar is the floor: the change that is there without the treatment.",
-                _flips_figure(study, colours),
+                _flips_figure(compared, colours),
             ),
             NamedFigure(
                 "credit",
                 "Credit of the same pivots, in the reference and in another pass",
-                "Each disc is a pair of credits; its area is the number of eligible pivots that have "
-                "it. On the diagonal nothing changed.",
+                "Each disc is a pair of credits, its area the number of eligible pivots there; "
+                "on the diagonal nothing changed.",
                 _credit_figure(panels, colours),
             ),
             NamedFigure(
@@ -65,9 +68,9 @@ def draw_figures(study: StudyData, colours: Colours) -> list[NamedFigure]:
         ]
 
 
-def _panels(study: StudyData) -> list[_Panel]:
+def _panels(variants: list[VariantData]) -> list[_Panel]:
     panels = []
-    for variant in study.variants:
+    for variant in variants:
         frames = credit_frames(variant)
         for summary in variant.comparisons:
             pivots = comparison_frame(frames, summary)
@@ -78,16 +81,16 @@ def _panels(study: StudyData) -> list[_Panel]:
     return panels
 
 
-def _flips_figure(study: StudyData, colours: Colours) -> Figure:
-    bars = [_bars(variant.comparisons) for variant in study.variants]
-    heights = [max(len(rows), 1) for rows in bars]
+def _flips_figure(variants: list[VariantData], colours: Colours) -> Figure:
+    bars = [_bars(variant.comparisons) for variant in variants]
+    heights = [len(rows) for rows in bars]
     figure = Figure(figsize=(_WIDTH, 0.75 + 0.34 * sum(heights) + 0.42 * len(bars)))
     figure.set_layout_engine("constrained")
     axes = figure.subplots(
         len(bars), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
     )[:, 0]
-    highest = max((rows["flips"].max() for rows in bars if len(rows)), default=0.0)
-    for ax, rows, variant in zip(axes, bars, study.variants, strict=True):
+    highest = max(rows["flips"].max() for rows in bars)
+    for ax, rows, variant in zip(axes, bars, variants, strict=True):
         _draw_bars(ax, rows, colours)
         ax.set_title(_short(variant.name), fontweight="bold")
     axes[-1].set_xlim(0, min(1.28, max(0.1, 1.35 * highest)))
@@ -128,7 +131,12 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, colours: Colours) -> None:
             bar.set_alpha(0.5 if row.role == "floor" else 1.0)
     for place, row in enumerate(rows.itertuples()):
         ax.annotate(
-            row.said, (row.flips, place), (5, 0), textcoords="offset points", va="center", size=8.5
+            str(row.said),
+            (row.flips, place),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            size=8.5,
         )
     ax.set_yticks(range(len(rows)), rows["label"])
     ax.set(xlabel="", ylabel="")
@@ -138,23 +146,26 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, colours: Colours) -> None:
 
 def _credit_figure(panels: list[_Panel], colours: Colours) -> Figure:
     figure, axes = _grid(panels, height=2.05)
-    for ax, panel in zip(axes, panels, strict=True):
-        counts = panel.pivots.groupby(["reference", "credit", "fate"], as_index=False).size()
+    pair = ["reference", "credit", "fate"]
+    counts = [panel.pivots.groupby(pair, as_index=False).size() for panel in panels]
+    largest = max((int(count["size"].max()) for count in counts if len(count)), default=1)
+    for ax, panel, count in zip(axes, panels, counts, strict=True):
         ax.axline((0, 0), slope=1, color=RULE, linewidth=1, zorder=0)
-        sns.scatterplot(
-            counts.sort_values("size", ascending=False),
-            x="reference",
-            y="credit",
-            hue="fate",
-            palette=colours.by_fate,
-            size="size",
-            sizes=(10, 170),
-            size_norm=(1, max(counts["size"].max() if len(counts) else 1, 2)),
-            linewidth=0,
-            alpha=0.85,
-            legend=False,
-            ax=ax,
-        )
+        if len(count):
+            sns.scatterplot(
+                count.sort_values("size", ascending=False),
+                x="reference",
+                y="credit",
+                hue="fate",
+                palette=colours.by_fate,
+                size="size",
+                sizes=(6, 170),
+                size_norm=(0, largest),
+                linewidth=0,
+                alpha=0.85,
+                legend=False,
+                ax=ax,
+            )
         ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         ax.set(xlabel="credit, reference", ylabel="credit, this pass", aspect="equal")
         ax.set_title(panel.title)
@@ -165,24 +176,26 @@ def _credit_figure(panels: list[_Panel], colours: Colours) -> Figure:
 
 def _margins_figure(panels: list[_Panel], colours: Colours) -> Figure:
     figure, axes = _grid(panels, height=1.75)
-    widest = max((panel.pivots["margin"].max() for panel in panels if len(panel.pivots)), default=1)
+    margins = [panel.pivots["margin"].max() for panel in panels if len(panel.pivots)]
+    widest = float(np.ceil(10 * max(margins, default=1)) / 10)
     for ax, panel in zip(axes, panels, strict=True):
-        sns.histplot(
-            panel.pivots,
-            x="margin",
-            hue="fate",
-            hue_order=FATES[::-1],
-            palette=colours.by_fate,
-            multiple="stack",
-            bins=np.linspace(0, float(widest) or 1.0, 11).tolist(),
-            alpha=1,
-            linewidth=0,
-            legend=False,
-            ax=ax,
-        )
-        ax.set(xlabel="margin (nat)", ylabel="pivots", xlim=(0, float(widest) or 1.0))
+        if len(panel.pivots):
+            sns.histplot(
+                panel.pivots,
+                x="margin",
+                hue="fate",
+                hue_order=FATES[::-1],
+                palette=colours.by_fate,
+                multiple="stack",
+                bins=np.linspace(0, widest, 11).tolist(),
+                alpha=1,
+                linewidth=0,
+                legend=False,
+                ax=ax,
+            )
+        ax.set(xlabel="margin (nat)", ylabel="pivots", xlim=(0, widest))
         ax.set_title(panel.title)
-        ax.xaxis.set_major_locator(MaxNLocator(2))
+        ax.set_xticks((0, widest / 2, widest))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         ax.label_outer()

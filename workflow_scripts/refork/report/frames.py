@@ -1,4 +1,4 @@
-"""Credits side by side: a row a pivot, a column a pass, and what becomes of the sign of each credit."""
+"""Credits side by side: a row a pivot, a column a pass, and the fate of each credit's sign."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class CreditFrames:
     sign: pd.DataFrame
 
     def fates(self, reference: str, name: str) -> pd.Series:
-        """Tell of every pivot whether the sign of its credit is kept, crosses zero or is reversed."""
+        """Tell whether the sign of each pivot's credit is kept, crosses zero or is reversed."""
         before, after = self.sign[reference].to_numpy(), self.sign[name].to_numpy()
         fate = np.select([before == after, before * after == 0], [KEPT, CROSSING], REVERSAL)
         return pd.Series(fate, index=self.sign.index, name="fate")

@@ -3,17 +3,18 @@
 import difflib
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refork.errors import ReforkError
 from refork.report.frames import CROSSING, KEPT, REVERSAL, CreditFrames, credit_frames
 from refork.report.study_data import Decode, Look, StudyData, VariantData
-from refork.report.visible import clipped, token_label
+from refork.report.visible import clipped, token_label, token_text
 from refork.report.wording import decimal, signed
 
+Row = dict[str, Any]
 Key = tuple[str, int]
 """Question id and number of a rollout."""
 
@@ -117,7 +118,7 @@ def mark_rollout(study: StudyData, look: Look, decode: Decode) -> MarkedRollout 
 
 
 def _choose(study: StudyData, look: Look) -> tuple[VariantData, Key] | None:
-    """Find the rollout with most flips; pivots count where nothing flips, order where nothing else."""
+    """Find the rollout with most flips; among equals, with most pivots; then the first."""
     candidates: list[tuple[tuple[int, int], VariantData, Key]] = []
     known: set[str] = set()
     for variant in study.variants:
@@ -153,15 +154,17 @@ def _keys(table: pa.Table) -> list[Key]:
     return list(zip(*columns, strict=True))
 
 
-def _rows(table: pa.Table, key: Key) -> list[dict[str, object]]:
+def _rows(table: pa.Table, key: Key) -> list[Row]:
     of_question = pc.equal(table["question_id"], key[0])
-    return table.filter(pc.and_(of_question, pc.equal(table["rollout"], key[1]))).to_pylist()
+    found = table.filter(pc.and_(of_question, pc.equal(table["rollout"], key[1])))
+    rows: list[Row] = found.to_pylist()
+    return rows
 
 
 def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode) -> dict[int, Mark]:
     """Return the marks of a rollout by position."""
-    pivots = sorted(_rows(variant.pivots, key), key=lambda pivot: pivot["position"])
-    fates = {name: frames.fates(variant.reference, name) for name in frames.credit.columns}
+    pivots = sorted(_rows(variant.pivots, key), key=lambda pivot: int(pivot["position"]))
+    credits = _credits(key, variant.reference, frames)
     tokens = decode([pivot["actual_token"] for pivot in pivots])
     alternatives = decode([pivot["alt_token"] for pivot in pivots])
     return {
@@ -171,7 +174,7 @@ def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode)
             token=token_label(token),
             alternative=token_label(alternative),
             margin=pivot["margin"],
-            credits=_pass_credits((*key, pivot["position"]), frames, fates),
+            credits=credits.get(pivot["position"], ()),
         )
         for number, (pivot, token, alternative) in enumerate(
             zip(pivots, tokens, alternatives, strict=True), start=1
@@ -179,20 +182,23 @@ def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode)
     }
 
 
-def _pass_credits(
-    pivot: tuple[str, int, int], frames: CreditFrames, fates: dict[str, pd.Series]
-) -> tuple[PassCredit, ...]:
-    places = frames.credit.index.droplevel("margin")
-    if pivot not in places:
-        return ()
-    place = places.get_loc(pivot)
-    return tuple(
-        PassCredit(name, float(frames.credit[name].iloc[place]), str(fates[name].iloc[place]))
-        for name in frames.credit.columns
-    )
+def _credits(key: Key, reference: str, frames: CreditFrames) -> dict[int, tuple[PassCredit, ...]]:
+    """Return the credits of a rollout's pivots by position."""
+    pivots = frames.credit.index
+    here = (pivots.get_level_values(0) == key[0]) & (pivots.get_level_values(1) == key[1])
+    own = CreditFrames(frames.credit[here], frames.sign[here])
+    columns = [
+        [
+            PassCredit(name, float(credit), str(fate))
+            for credit, fate in zip(own.credit[name], own.fates(reference, name), strict=True)
+        ]
+        for name in own.credit.columns
+    ]
+    positions = pivots[here].get_level_values(2)
+    return dict(zip(positions, zip(*columns, strict=True), strict=bool(columns)))
 
 
-def _pieces(rollout: dict[str, object], marks: dict[int, Mark], decode: Decode) -> list[Piece]:
+def _pieces(rollout: Row, marks: dict[int, Mark], decode: Decode) -> list[Piece]:
     """Cut the generated text at its pivots; line ends inside a marked token stay visible."""
     start = len(rollout["prompt_token_ids"])
     pieces: list[Piece] = []
@@ -202,6 +208,6 @@ def _pieces(rollout: dict[str, object], marks: dict[int, Mark], decode: Decode) 
         if mark is None:
             between.append(text)
             continue
-        pieces += [Piece(clipped("".join(between))), Piece(text.replace("\n", "↵\n") or "∅", mark)]
+        pieces += [Piece(clipped("".join(between))), Piece(token_text(text), mark)]
         between = []
     return [piece for piece in [*pieces, Piece(clipped("".join(between)))] if piece.text]

@@ -1,4 +1,4 @@
-"""The noise table of a variant: a row a quantity, and for each comparison the treatment and its floor."""
+"""The noise table of a variant: a row a quantity, the treatment beside its floor."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from refork.report.agreement import pass_rows, truncated_rollouts
 from refork.report.answer import answer
 from refork.report.figures import NamedFigure, draw_figures
 from refork.report.frames import CROSSING, REVERSAL
-from refork.report.marked import mark_rollout
+from refork.report.marked import MarkedRollout, mark_rollout
 from refork.report.noise_rows import missing_reasons, noise_rows
 from refork.report.provenance import (
     differences,
@@ -19,13 +19,14 @@ from refork.report.provenance import (
     versions,
     whole_yaml,
 )
-from refork.report.study_data import Decode, Look, StudyData
+from refork.report.study_data import Decode, Look, StudyData, VariantData
 from refork.report.style import colours_of, inline_svg, svg_bytes
 from refork.report.visible import finalize
 
 # A page that may load nothing and run nothing, whatever a model wrote into it.
 CONTENT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
 )
 
 
@@ -37,15 +38,14 @@ def render_report(study: StudyData, look: Look, decode: Decode) -> str:
     ReforkError
         `look` names a palette or a question that does not exist.
     """
-    return render_page(study, look, decode, draw_figures(study, colours_of(look.palette)))
+    figures = draw_figures(study, colours_of(look.palette))
+    return render_page(study, look, figures, mark_rollout(study, look, decode))
 
 
 def render_page(
-    study: StudyData, look: Look, decode: Decode, figures: list[NamedFigure]
+    study: StudyData, look: Look, figures: list[NamedFigure], marked: MarkedRollout | None
 ) -> str:
-    """Render the page around figures that are drawn already."""
-    marked = mark_rollout(study, look, decode)
-    several = len(study.variants) > 1
+    """Render the page around figures that are drawn and a rollout that is marked already."""
     page: str = (
         _templates()
         .get_template("report.html.j2")
@@ -54,7 +54,8 @@ def render_page(
             policy=CONTENT_POLICY,
             colours=colours_of(look.palette),
             study=study,
-            several=several,
+            size=_size(study.variants[0]),
+            several=len(study.variants) > 1,
             answers={
                 variant.name: [answer(variant, summary) for summary in variant.comparisons]
                 for variant in study.variants
@@ -63,7 +64,10 @@ def render_page(
             truncated={variant.name: truncated_rollouts(variant) for variant in study.variants},
             noise={variant.name: noise_rows(variant) for variant in study.variants},
             missing_reasons=missing_reasons,
-            figures=[(item, inline_svg(svg_bytes(item.figure), item.name, item.title)) for item in figures],
+            figures=[
+                (item, inline_svg(svg_bytes(item.figure), item.name, item.title))
+                for item in figures
+            ],
             marked=marked,
             crossing=CROSSING,
             reversal=REVERSAL,
@@ -82,6 +86,19 @@ def render_page(
         )
     )
     return page
+
+
+def _size(variant: VariantData) -> str:
+    questions = len(variant.questions["question_id"].unique())
+    counts = {
+        "question": questions,
+        "rollout": variant.rollouts.num_rows,
+        "pivot": variant.pivots.num_rows,
+    }
+    return ", ".join(
+        f"{wording.whole(count)} {what}{'' if count == 1 else 's'}"
+        for what, count in counts.items()
+    )
 
 
 @cache

@@ -26,10 +26,10 @@ class Look:
 
 @dataclass(frozen=True)
 class VariantData:
-    """One variant: its settings, its tables (`data.schemas`), its noise summaries and its manifests.
+    """One variant: its settings, its tables (`data.schemas`), its noise and its manifests.
 
-    `noise["comparisons"]` lists the noise record of every comparison (`data.noise_record`); a manifest is
-    that of one output (`data.manifest`).
+    `noise["comparisons"]` lists the noise record of every comparison (`data.noise_record`); a
+    manifest is that of one output (`data.manifest`).
     """
 
     name: str

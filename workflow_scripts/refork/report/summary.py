@@ -1,14 +1,13 @@
-"""One comparison's noise as the report reads it: every quantity by its role instead of a pass's name."""
+"""The noise of one comparison as the report reads it: by role instead of by a pass's name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from refork.data.noise_record import Comparison
+from refork.data.noise_record import Comparison, published_name
 
 Role = Literal["treatment", "floor"]
 ROLES: tuple[Role, ...] = ("treatment", "floor")
-_PUBLISHED = {"exact": "exact1", "replica": "exact2"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Summary:
         return found[self._key(found, role)]
 
     def part_reason(self, role: Role, *path: str, key: str | None = None) -> str:
-        """Return why what the mapping at `path` holds for the pass in a role, or its `key`, is null."""
+        """Return why the quantity of the pass in a role, or its `key`, is null."""
         name = self._key(self.value(*path), role)
         return self.reason(*path, name, *([] if key is None else [key]))
 
@@ -78,4 +77,4 @@ class Summary:
 
     def _key(self, found: Mapping[str, Any], role: Role) -> str:
         name = self.name(role)
-        return next(key for key in (name, role, _PUBLISHED.get(name, name)) if key in found)
+        return next(key for key in (name, role, published_name(name)) if key in found)

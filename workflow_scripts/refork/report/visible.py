@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 SHOWN_CHARACTERS = 20_000
 """So much of one text is shown; a longer one is cut, and the page says so."""
+_SHOWN_OF_A_TOKEN = 200
 
 # Line feed and tab keep their meaning; joiners (U+200C, U+200D) are needed to spell.
 _INVISIBLE = re.compile(
@@ -25,16 +26,22 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(_sign, text)
 
 
-def clipped(text: str) -> str:
+def clipped(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     """Return the beginning of a very long text, with the number of characters that are left out."""
-    if len(text) <= SHOWN_CHARACTERS:
+    if len(text) <= limit:
         return text
-    return f"{text[:SHOWN_CHARACTERS]} […{len(text) - SHOWN_CHARACTERS:,} more characters]"
+    return f"{text[:limit]} […{len(text) - limit:,} more characters]"
+
+
+def token_text(piece: str) -> str:
+    """Return a token's text as it stands in a rollout; one that is empty or a line end is shown."""
+    return clipped(piece, _SHOWN_OF_A_TOKEN).replace("\n", "↵\n") or "∅"
 
 
 def token_label(piece: str) -> str:
     """Return a token's text for a table: its blanks and line ends are shown."""
-    return visible(piece.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")) or "∅"
+    shown = clipped(piece.replace(" ", "␣").replace("\n", "↵"), _SHOWN_OF_A_TOKEN)
+    return visible(shown.replace("\t", "⇥")) or "∅"
 
 
 def finalize(value: Any) -> Any:

@@ -59,7 +59,7 @@ def duration(seconds: float | None) -> str:
     """Return seconds as hours, minutes and seconds."""
     if seconds is None:
         return MISSING
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f}{_THIN}s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -1,0 +1,164 @@
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from refork.report.page import CONTENT_POLICY, render_report
+from refork.report.study_data import Decode, Look, StudyData
+
+HOSTILE_QUESTION = Look(rollout="q00")
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """A page as a browser reads it; tags that do not nest are refused."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.ids: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.append((tag, name, value or ""))
+            if name == "id":
+                self.ids.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, key, value in self.attributes if key == name]
+
+
+@pytest.fixture(scope="module")
+def html(study: StudyData, decode: Decode) -> str:
+    return render_report(study, HOSTILE_QUESTION, decode)
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_the_page_loads_and_runs_nothing(html: str, page: Page) -> None:
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "src"]
+    links = page.values("href") + page.values("xlink:href")
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert CONTENT_POLICY in page.values("content")
+    assert "default-src 'none'" in CONTENT_POLICY
+    assert "@import" not in html
+    assert "url(http" not in html
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page: Page) -> None:
+    assert len(page.ids) == len(set(page.ids))
+    links = {link[1:] for link in page.values("href") + page.values("xlink:href")}
+    assert links <= set(page.ids)
+
+
+def test_hostile_text_is_shown_and_not_obeyed(html: str, page: Page) -> None:
+    assert "<script>alert(1)</script>" in page.text
+    assert "‹U+001B›[31mred" in page.text
+    assert "‹U+0000›" in page.text
+    assert "‹U+202E›evil" in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert "‹U+D800›" in page.text
+    assert not set(html) & set("\x00\x1b\u202e\u202c\ud800")
+    assert html.encode().decode() == html
+
+
+def test_the_answer_comes_first(html: str) -> None:
+    assert html.index("Re-feeding the prefix changes the sign") < html.index("<table")
+    assert html.index("All agree: re-feeding") < html.index("<table")
+
+
+def test_everything_is_there(page: Page) -> None:
+    for words in (
+        "Flips and their floor",
+        "✓ all agree",
+        "McNemar z",
+        "Jaccard of tokens with |credit| ≥ 0.75",
+        "One rollout and its pivots",
+        "The right answer is",
+        "engine.dtype",
+        "float32",
+        "resample, refeed",
+        "0123abcd",
+    ):
+        assert words in page.text
+    assert page.text.count("zero crossing") >= 3
+    assert len([tag for tag, name, _ in page.attributes if (tag, name) == ("svg", "role")]) == 3
+
+
+def test_every_pivot_is_marked_with_words(page: Page) -> None:
+    titles = [value for value in page.values("title") if value.startswith("Pivot ")]
+    assert len(titles) == 3
+    assert set(titles) <= set(page.values("aria-label"))
+
+
+def test_figures_follow_the_colours_of_the_page(html: str) -> None:
+    drawing = html[html.index("<svg") : html.rindex("</svg>")]
+    assert "currentColor" in drawing
+    assert "var(--rule)" in drawing
+    assert "#24282e" not in drawing
+
+
+def test_the_page_is_small_and_the_same_each_time(
+    html: str, study: StudyData, decode: Decode
+) -> None:
+    assert len(html.encode()) < 1_000_000
+    assert render_report(study, HOSTILE_QUESTION, decode) == html
+
+
+def test_an_endless_line_is_cut(study: StudyData, decode: Decode) -> None:
+    def endless(ids: list[int]) -> list[str]:
+        return ["<" * 1_000_000 for _ in ids]
+
+    html = render_report(study, Look(), endless)
+    assert "more characters]" in html
+    assert len(html.encode()) < 2_000_000
+
+
+def test_title_and_names_are_escaped(study: StudyData, decode: Decode) -> None:
+    named = replace(study, name="<b>$x_{$</b>", variants=study.variants[:1])
+    html = render_report(named, Look(title="A & <i>B</i> \u202e"), decode)
+    assert "<h1><bdi>A &amp; &lt;i&gt;B&lt;/i&gt; ‹U+202E›</bdi></h1>" in html
+    Page(html)
+
+
+def test_a_study_without_pivots_has_a_report(empty_study: StudyData, decode: Decode) -> None:
+    page = Page(render_report(empty_study, Look(), decode))
+    assert "Nothing was measured: there is no pivot." in page.text
+    assert "This rollout has no pivot." in page.text
+    assert "no eligible pivots" in page.text
+
+
+def test_a_study_without_comparisons_has_a_report(study: StudyData, decode: Decode) -> None:
+    bare = replace(study.variants[0], noise={"comparisons": []}, manifests=())
+    html = render_report(replace(study, variants=(bare,), lock={}), Look(), decode)
+    assert "No comparison is configured" in Page(html).text
+    assert "No engine’s fingerprint is recorded." in html

@@ -1,0 +1,89 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refork.report import wording
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "–"),
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.3380503, "33.8 %"),
+        (0.9999, "99.99 %"),
+        (0.0001, "0.01 %"),
+        (0.07, "7.0 %"),
+    ],
+)
+def test_percent(share: float | None, text: str) -> None:
+    assert wording.percent(share).replace("\u202f", " ") == text
+
+
+@given(st.floats(0, 1), st.integers(0, 2))
+def test_only_0_and_100_percent_are_written_so(share: float, digits: int) -> None:
+    shown = wording.percent(share, digits)
+    if 1e-7 < share < 1 - 1e-7:
+        assert 0 < float(shown.rstrip("\u202f%")) < 100
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "text"),
+    [(215, 636, "215 (33.8 %)"), (0, 5, "0 (0 %)"), (0, 0, "0 of 0"), (None, 3, "–")],
+)
+def test_count_and_rate(count: int | None, of: int, text: str) -> None:
+    assert wording.count_and_rate(count, of).replace("\u202f", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.25, "+0.25"),
+        (-0.5, "−0.50"),
+        (0.0, "0.00"),
+        (-0.001, "0.00"),
+        (0.001, "0.00"),
+        (None, "–"),
+    ],
+)
+def test_signed(number: float | None, text: str) -> None:
+    assert wording.signed(number) == text
+
+
+@given(st.floats(-1e6, 1e6))
+def test_decimals_can_be_read_back(number: float) -> None:
+    assert math.isclose(float(wording.decimal(number).replace("−", "-")), number, abs_tol=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.031, "0.031"), (0.0000123, "1.23·10^−5"), (0, "0"), (None, "–")]
+)
+def test_small(number: float | None, text: str) -> None:
+    assert wording.small(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (3.14, "3.1 s"),
+        (125, "2 min 05 s"),
+        (59.99, "1 min 00 s"),
+        (7265, "2 h 01 min"),
+    ],
+)
+def test_duration(seconds: float | None, text: str) -> None:
+    assert wording.duration(seconds).replace("\u202f", " ") == text
+
+
+def test_passes_are_described_by_what_they_do() -> None:
+    assert wording.treatment_in_words({"state": "prefill"}) == "re-feeding the prefix"
+    assert wording.floor_in_words({"state": "snapshot"}) == "an identical replica"
+    shuffled = {"state": "snapshot", "order_seed": 0, "batch_rows": 8}
+    assert wording.floor_in_words(shuffled) == "a replica in another order in batches of 8"
+    assert wording.floor_in_words({"state": "prefill", "seed": 1}) == (
+        "a re-fed pass with other random numbers"
+    )
