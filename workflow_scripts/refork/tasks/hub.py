@@ -25,7 +25,8 @@ def read_dataset(source: QuestionSource) -> list[Row]:
         loaded = _load(name, source)
     # What `datasets` raises for a missing dataset, file, split, configuration or connection.
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        raise ReforkError(f"questions.dataset: {name}: {error}") from error
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        raise ReforkError(f"questions.dataset: {name}: {error}{cause}") from error
     if source.limit is not None:
         loaded = loaded.select(range(min(source.limit, len(loaded))))
     return [

@@ -113,7 +113,7 @@ def _read_csv(path: Path, problems: list[str]) -> Iterator[Row]:
             else:
                 yield Row(where, count, {name: cell or None for name, cell in cells.items()})
     except csv.Error as error:
-        problems.append(f"{path}:{reader.line_num}: not CSV ({error})")
+        problems.append(f"{path}:{reader.reader.line_num}: not CSV ({error})")
 
 
 def _read_parquet(path: Path, problems: list[str]) -> Iterator[Row]:

@@ -17,6 +17,7 @@ _LEAD = re.compile(
     r"\b[\s:,]*|[\s\"'“‘•-]+)+",
     re.IGNORECASE,
 )
+_GOES_ON = re.compile(r"\w|[.,][0-9]")
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[{<]\s?([A-Za-z])\s?[)\]}>]|([A-Za-z])\)")
 # A single letter may be an article, a pronoun or a variable where no sentence ends or turns behind it.
@@ -81,8 +82,9 @@ class _Reader:
             (_folded(plain(choice)), letter)
             for choice, letter in zip(choices, self._letters, strict=True)
         ]
-        # The longest first: 'New York City' before 'New York'.
-        self._texts = sorted(texts, key=lambda pair: -len(pair[0]))
+        # A single letter names a choice. The longest first: New York City before New York.
+        told = [pair for pair in texts if pair[0] and not _ALONE.fullmatch(pair[0])]
+        self._texts = sorted(told, key=lambda pair: -len(pair[0]))
         self._shared = re.compile(_SHARED.format(last=self._letters[-1]))
 
     def stated(self, text: str) -> Iterator[tuple[int, str]]:
@@ -97,15 +99,14 @@ class _Reader:
 
     def _choice(self, value: str) -> str | None:
         """Letter of the choice with which a text begins."""
-        value = _without(_LEAD, value)
-        match = _BRACKETED.match(value)
+        bare = _without(_LEAD, value)
+        match = _BRACKETED.match(bare)
         if match is None:
-            return self._text(value) or self._bare(value)
-        return self._settled(match, value)
-
-    def _bare(self, value: str) -> str | None:
-        match = _BARE.match(value)
-        return None if match is None else self._settled(match, value)
+            letter = self._text(value) or self._text(bare)
+            match = _BARE.match(bare)
+            if letter is not None or match is None:
+                return letter
+        return self._settled(match, bare)
 
     def _settled(self, match: re.Match[str], value: str) -> str | None:
         rest = match.end()
@@ -120,36 +121,36 @@ class _Reader:
             folded = _folded(value[start:])
             for text, letter in self._texts:
                 rest = folded[len(text) :]
-                if len(text) > 1 and folded.startswith(text) and not rest[:1].isalnum():
+                if folded.startswith(text) and not _GOES_ON.match(rest):
                     return letter if not whole or not rest.strip(" .!\"'”’)") else None
         return None
 
     def _subject(self, text: str, end: int) -> str | None:
         """Letter of the choice that is the whole subject of a verdict."""
         clause = _BREAK.split(text[max(0, end - 120) : end])[-1]
-        return self._line(_without(_LEAD, _without(_CONNECTORS, clause)))
+        return self._line(_without(_CONNECTORS, clause))
 
     def _line(self, line: str) -> str | None:
         """Letter of the choice that a line is: its letter, its text, or both."""
-        alone = _ALONE.fullmatch(line)
+        bare = _without(_LEAD, line)
+        alone = _ALONE.fullmatch(bare)
         if alone is not None:
             letter = alone[1].upper()
             return letter if letter in self._letters else None
-        labelled = _LABELLED.match(line)
+        labelled = _LABELLED.match(bare)
         if labelled is None:
-            return self._text(line, whole=True)
-        letter = self._text(line[labelled.end() :], whole=True)
+            return self._text(line, whole=True) or self._text(bare, whole=True)
+        letter = self._text(bare[labelled.end() :], whole=True)
         return letter if letter == labelled[1].upper() else None
 
     def _lines(self, text: str) -> list[tuple[int, str | None]]:
         """Statements that are the first or the last line; a list of the choices is none."""
         first, last = text.partition("\n")[0].strip(), text.rpartition("\n")[2].strip()
-        closing = _without(_LEAD, last)
+        closing = (len(text), self._line(last))
         options = {match[1].upper() for match in _OPTION_LINE.finditer(text)}
         if len(options) > 1:
-            return [(len(text), self._line(closing))] if _ALONE.fullmatch(closing) else []
-        opened = self._line(_without(_LEAD, first)) or self._opening(first)
-        return [(0, opened), (len(text), self._line(closing))]
+            return [closing] if _ALONE.fullmatch(_without(_LEAD, last)) else []
+        return [(0, self._line(first) or self._opening(first)), closing]
 
     def _opening(self, line: str) -> str | None:
         """Letter of the choice with whose letter and text a line begins, no denial behind them."""

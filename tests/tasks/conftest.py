@@ -1,0 +1,34 @@
+"""A small tokenizer with a chat template, and writers of question files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tiny_tokenizer import write_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Hugging Face folder with a tokenizer of bytes and a chat template."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Callable[..., str]:
+    """Return a writer of JSONL files: records as JSON, texts as they are; gives the path."""
+
+    def write(*records: dict[str, Any] | str) -> str:
+        lines = [
+            record if isinstance(record, str) else json.dumps(record, ensure_ascii=False)
+            for record in records
+        ]
+        path = tmp_path / "questions.jsonl"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return str(path)
+
+    return write
