@@ -35,6 +35,7 @@ _BATCH_SALT = np.uint64(0x5EED0BA7C4000003)
 class _Requests:
     """A batch group as arrays, one element a request."""
 
+    numbers: Indices  # column `request`
     names: list[str]  # rollout ids
     states: npt.NDArray[np.str_]
     prompt_lengths: Indices
@@ -187,6 +188,7 @@ class SyntheticEngine:
         cached = np.where(resumed, group.prefixes.lengths - (group.forced < 0), 0)
         fed = np.where(group.states == "fresh", 0, group.prefixes.lengths)
         return results_table(
+            request=group.numbers,
             tokens=Lists(self._chain.token_ids[decoded.tokens], decoded.lengths),
             logprobs=self._logprobs[decoded.states, decoded.tokens],
             top_token_ids=Lists(self._chain.token_ids[ranked[shown]], counts),
@@ -216,6 +218,7 @@ class SyntheticEngine:
 def _as_arrays(requests: pa.Table, records: list[Request]) -> _Requests:
     sampling = [read_numbers(requests[name]) for name in ("temperature", "top_p", "top_k")]
     return _Requests(
+        numbers=read_numbers(requests["request"]).astype(np.int64),
         names=[record.rollout_id for record in records],
         states=np.array([record.state for record in records], dtype=np.str_),
         prompt_lengths=read_numbers(requests["prompt_length"]).astype(np.int64),

@@ -51,6 +51,7 @@ def read_numbers(column: pa.ChunkedArray, null: float = 0) -> Array:
 
 def results_table(
     *,
+    request: Array,
     tokens: Lists,
     logprobs: Array,
     top_token_ids: Lists,
@@ -67,7 +68,7 @@ def results_table(
     """
     tops = (top_token_ids.values, top_logprobs)
     columns = {
-        "request": np.arange(len(tokens.lengths), dtype=np.int32),
+        "request": request.astype(np.int32),
         "token_ids": _lists(tokens.lengths, pa.array(tokens.values, pa.int32())),
         "logprobs": _lists(tokens.lengths, pa.array(logprobs, pa.float32())),
         "top_token_ids": pa.nulls(0),
