@@ -2,8 +2,8 @@
 
 The token at a position is argmax over tokens of logit/T + Gumbel(u(seed, position, token)),
 restricted by top-k and top-p: a draw from the softmax at temperature T that no other row of the
-batch influences. Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only those
-that can are hashed.
+batch influences. Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only
+those that can are hashed.
 """
 
 import math
@@ -144,9 +144,10 @@ def _restrict(
     needed = allowed & (before < draws.top_p[:, None] * mass)
     edge = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
     restricted = torch.where(draws.top_p[:, None] < 1, scaled >= edge, allowed)
-    # Where the least of the candidates is left out, every token outside of them is left out too.
-    settled = ~restricted[:, -1] | (count == logits.shape[1])
-    return restricted, settled
+    # Where the least of the candidates is left out, every token outside of them is left out too; and
+    # top-p among the k best needs all of those.
+    settled = ~restricted[:, -1] & ((draws.top_k == 0) | ~allowed[:, -1])
+    return restricted, settled | (count == logits.shape[1])
 
 
 def _search(scaled: torch.Tensor, draws: Draws, row: int, best: torch.Tensor) -> torch.Tensor:

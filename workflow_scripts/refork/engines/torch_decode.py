@@ -65,8 +65,8 @@ def decode(model: TorchModel, starts: Sequence[Start]) -> list[Row]:
     """Run the requests of one static batch to their ends.
 
     A finished row is dropped at once and none takes its turn: the numbers depend on nothing but the
-    requests and their order, and passes that differ only in their state decode the same token beside
-    the same rows.
+    requests and their order, and passes that differ only in their state decode the same token
+    beside the same rows.
     """
     cache = RowCache([start.state for start in starts])
     rows = [
@@ -90,9 +90,16 @@ def decode(model: TorchModel, starts: Sequence[Start]) -> list[Row]:
 def _advance(model: TorchModel, rows: list[Row], logits: torch.Tensor) -> None:
     """Use the logits behind each row's state: compare a known token, or draw a new one."""
     replaying = [place for place, row in enumerate(rows) if row.fed < len(row.tokens)]
-    drawing = [place for place, row in enumerate(rows) if row.fed == len(row.tokens)]
     if replaying:
         _compare([rows[place] for place in replaying], logits[replaying])
+    for row in rows:
+        if row.fed == len(row.tokens) and row.request.forced_token in model.end_tokens:
+            row.finish_reason = "stop"
+    drawing = [
+        place
+        for place, row in enumerate(rows)
+        if row.fed == len(row.tokens) and row.finish_reason is None
+    ]
     if drawing:
         some = logits if len(drawing) == len(rows) else logits[drawing]
         _draw(model, [rows[place] for place in drawing], some)

@@ -58,10 +58,8 @@ class TorchEngine:
             states = States(self._model, group, snapshots)
             for batch in _batches(group, self._rows):
                 rows += decode(self._model, [states.start(request) for request in batch])
-        if snapshots_out:
-            kept = {
-                row.request.rollout_id: row.snapshot for row in rows if row.snapshot is not None
-            }
+        kept = {row.request.rollout_id: row.snapshot for row in rows if row.snapshot is not None}
+        if snapshots_out and kept:
             write_snapshots(snapshots_out, kept, self._model.kind)
         return GroupResult(pa.Table.from_pylist([_result(row) for row in rows], schema=RESULTS))
 

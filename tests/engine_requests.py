@@ -1,0 +1,77 @@
+"""Batch groups to try an engine with: base rollouts, and what goes on from them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from refork.data.schemas import REQUESTS
+from refork.engines.seeds import request_seed
+
+SAMPLED = {"temperature": 0.8, "top_p": 0.95, "top_k": 0}
+GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0}
+
+
+def fresh(prompts: Sequence[list[int]], rollouts: int, **given: Any) -> pa.Table:
+    """Return requests for base rollouts of each prompt; prompt number n is question qn."""
+    rows = [
+        {
+            "question_id": f"q{number}",
+            "rollout": rollout,
+            "state": "fresh",
+            "prompt_length": len(prompt),
+            "token_ids": prompt,
+            "logprobs": None,
+            "forced_token": None,
+            "seed": request_seed(0, f"q{number}", rollout, 0, 0),
+            **SAMPLED,
+            "max_tokens": 24,
+            "top_logprobs": 5,
+            "keep_snapshot": False,
+            **given,
+        }
+        for number, prompt in enumerate(prompts)
+        for rollout in range(rollouts)
+    ]
+    return table(rows)
+
+
+def resumed(requests: pa.Table, results: pa.Table, state: str, **given: Any) -> pa.Table:
+    """Return requests that go on from the middle of each rollout, its own token forced.
+
+    They draw with the rollout's seed up to its length, so they can draw what it drew.
+    """
+    rows = []
+    for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
+        drawn = len(result["token_ids"])
+        if drawn < 4:
+            continue
+        cut = drawn // 2
+        changed = {
+            "state": state,
+            "token_ids": request["token_ids"] + result["token_ids"][:cut],
+            "logprobs": result["logprobs"][:cut],
+            "forced_token": result["token_ids"][cut],
+            "max_tokens": request["max_tokens"] - cut - 1,
+            "keep_snapshot": False,
+        }
+        rows.append({**request, **changed, **given})
+    return table(rows)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Number the requests and make their table."""
+    numbered = [{**row, "request": number} for number, row in enumerate(rows)]
+    return pa.Table.from_pylist(numbered, schema=REQUESTS)
+
+
+def remainders(requests: pa.Table, results: pa.Table, again: pa.Table) -> list[list[int]]:
+    """Return what each rollout drew behind the token that `again` forces."""
+    whole = {
+        (request["question_id"], request["rollout"]): request["token_ids"] + result["token_ids"]
+        for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True)
+    }
+    return [
+        whole[row["question_id"], row["rollout"]][len(row["token_ids"]) + 1 :]
+        for row in again.to_pylist()
+    ]

@@ -1,0 +1,220 @@
+"""What every engine promises, whatever runs behind it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from scipy.stats import chisquare
+
+from engine_bench import Bench
+from engine_requests import GREEDY, SAMPLED, fresh, remainders, resumed, table
+from refork.data.schemas import REQUESTS, RESULTS
+from refork.errors import EngineError
+
+RESUMED = ("snapshot", "decode_replay", "prefill")
+
+
+@dataclass(frozen=True)
+class Base:
+    """Base rollouts and their snapshots."""
+
+    requests: pa.Table
+    results: pa.Table
+    snapshots: Path
+
+
+@pytest.fixture(scope="module", params=[SAMPLED, GREEDY], ids=["sampled", "greedy"])
+def base(
+    request: pytest.FixtureRequest, bench: Bench, tmp_path_factory: pytest.TempPathFactory
+) -> Base:
+    snapshots = tmp_path_factory.mktemp("base") / "snapshots.safetensors"
+    requests = fresh(bench.prompts, rollouts=4, keep_snapshot=True, **request.param)
+    return Base(requests, bench.engine.run_group(requests, None, snapshots).results, snapshots)
+
+
+def test_results_stand_in_the_order_of_their_requests(bench: Bench, base: Base) -> None:
+    rows = [{**row, "keep_snapshot": False} for row in base.requests.to_pylist()]
+    results = bench.engine.run_group(table(rows[::-1]), None, None).results
+    assert results.schema.equals(RESULTS)
+    assert results["request"].to_pylist() == list(range(len(rows)))
+    forwards = base.results["token_ids"].to_pylist()
+    bench.assert_same(results["token_ids"].to_pylist(), forwards[::-1])
+
+
+def test_rollouts_end_as_they_say(bench: Bench, base: Base) -> None:
+    for request, result in zip(base.requests.to_pylist(), base.results.to_pylist(), strict=True):
+        tokens = result["token_ids"]
+        assert 1 <= len(tokens) <= request["max_tokens"]
+        assert len(result["logprobs"]) == len(result["top_token_ids"]) == len(tokens)
+        if result["finish_reason"] == "length":
+            assert len(tokens) == request["max_tokens"]
+        else:
+            assert result["finish_reason"] == "stop"
+            assert tokens[-1] == bench.end_token
+        assert bench.end_token not in tokens[:-1]
+
+
+def test_log_probabilities_are_ranked_and_raw(base: Base) -> None:
+    for result in base.results.to_pylist():
+        for token, logprob, best, logprobs in zip(
+            result["token_ids"],
+            result["logprobs"],
+            result["top_token_ids"],
+            result["top_logprobs"],
+            strict=True,
+        ):
+            assert len(best) == len(set(best)) == 5
+            assert logprobs == sorted(logprobs, reverse=True)
+            assert sum(np.exp(logprobs)) < 1 + 1e-5
+            if token in best:
+                assert logprob == logprobs[best.index(token)]
+            else:
+                assert logprob <= logprobs[-1]
+
+
+def test_the_same_requests_draw_the_same(bench: Bench, base: Base, tmp_path: Path) -> None:
+    other = resumed(base.requests, base.results, "prefill")
+    bench.engine.run_group(other, None, None)
+    again = tmp_path / "again.safetensors"
+    assert bench.engine.run_group(base.requests, None, again).results.equals(base.results)
+    assert again.read_bytes() == base.snapshots.read_bytes()
+
+
+def test_another_seed_draws_other_tokens(bench: Bench) -> None:
+    requests = fresh(bench.prompts, rollouts=2)
+    seeds = [seed ^ 1 for seed in requests["seed"].to_pylist()]
+    other = table(
+        [{**row, "seed": seed} for row, seed in zip(requests.to_pylist(), seeds, strict=True)]
+    )
+    first, second = (bench.engine.run_group(group, None, None) for group in (requests, other))
+    assert not first.results["token_ids"].equals(second.results["token_ids"])
+
+
+@pytest.mark.parametrize("state", RESUMED)
+def test_resumed_rollouts_draw_what_the_original_drew(bench: Bench, base: Base, state: str) -> None:
+    requests = resumed(base.requests, base.results, state)
+    results = bench.engine.run_group(requests, base.snapshots, None).results
+    original = remainders(base.requests, base.results, requests)
+    bench.assert_same(results["token_ids"].to_pylist(), original)
+
+
+@pytest.mark.parametrize("state", RESUMED)
+def test_fidelity_is_bounded(bench: Bench, base: Base, state: str) -> None:
+    requests = resumed(base.requests, base.results, state)
+    fidelity = bench.engine.run_group(requests, base.snapshots, None).results["fidelity"]
+    assert fidelity.null_count == 0
+    largest = pc.max(fidelity).as_py()
+    assert largest == 0 if state == "snapshot" else largest <= bench.fidelity
+
+
+@pytest.mark.parametrize("state", RESUMED)
+def test_token_counts_are_true(bench: Bench, base: Base, state: str) -> None:
+    requests = resumed(base.requests, base.results, state)
+    results = bench.engine.run_group(requests, base.snapshots, None).results
+    prefixes = pc.list_value_length(requests["token_ids"]).to_pylist()
+    cached = prefixes if state == "snapshot" else [0] * len(prefixes)
+    recomputed = [prefix - taken for prefix, taken in zip(prefixes, cached, strict=True)]
+    assert results["cached_tokens"].to_pylist() == cached
+    assert results["recomputed_tokens"].to_pylist() == recomputed
+
+
+def test_base_rollouts_take_nothing_over(base: Base) -> None:
+    assert set(base.results["cached_tokens"].to_pylist()) == {0}
+    assert set(base.results["recomputed_tokens"].to_pylist()) == {0}
+    assert base.results["fidelity"].null_count == base.results.num_rows
+
+
+@pytest.mark.parametrize("state", RESUMED)
+def test_without_a_forced_token_the_next_one_is_drawn(bench: Bench, base: Base, state: str) -> None:
+    forced = resumed(base.requests, base.results, state)
+    requests = table([{**row, "forced_token": None} for row in forced.to_pylist()])
+    results = bench.engine.run_group(requests, base.snapshots, None).results
+    fed = pc.list_value_length(requests["token_ids"])
+    assert pc.add(results["cached_tokens"], results["recomputed_tokens"]).equals(fed)
+    drawn = [tokens[:1] for tokens in results["token_ids"].to_pylist()]
+    bench.assert_same(drawn, [[token] for token in forced["forced_token"].to_pylist()])
+
+
+@pytest.mark.parametrize("state", RESUMED)
+def test_nothing_follows_a_forced_end(bench: Bench, base: Base, state: str) -> None:
+    rows = resumed(base.requests, base.results, state, forced_token=bench.end_token)
+    results = bench.engine.run_group(rows, base.snapshots, None).results
+    assert set(results["finish_reason"].to_pylist()) == {"stop"}
+    assert pc.max(pc.list_value_length(results["token_ids"])).as_py() == 0
+    assert results["fidelity"].null_count == 0
+
+
+def test_narrow_batches_draw_the_same(bench: Bench, base: Base) -> None:
+    narrow = bench.open(batch_rows=3)
+    requests = resumed(base.requests, base.results, "snapshot")
+    results = narrow.run_group(requests, base.snapshots, None).results
+    original = remainders(base.requests, base.results, requests)
+    bench.assert_same(results["token_ids"].to_pylist(), original)
+
+
+def test_draws_follow_top_k_and_top_p(bench: Bench) -> None:
+    count, temperature, top_k, top_p = 1500, 1.3, 12, 0.8
+    requests = fresh(
+        bench.prompts[:1],
+        rollouts=count,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        max_tokens=1,
+        top_logprobs=top_k,
+    )
+    results = bench.engine.run_group(requests, None, None).results.to_pylist()
+    tokens, logprobs = (np.array(results[0][name][0]) for name in ("top_token_ids", "top_logprobs"))
+    weights = np.exp(logprobs / temperature)
+    weights /= weights.sum()
+    weights = weights[np.cumsum(weights) - weights < top_p]
+    drawn = [result["token_ids"][0] for result in results]
+    counts = [drawn.count(token) for token in tokens[: len(weights)]]
+    assert sum(counts) == count
+    assert chisquare(counts, count * weights / weights.sum()).pvalue > 1e-3
+
+
+def test_a_request_longer_than_the_context_is_refused(bench: Bench) -> None:
+    context = bench.engine.facts.context_length
+    fitting = fresh(bench.prompts, rollouts=1).to_pylist()
+    fitting[1]["max_tokens"] = context - len(fitting[1]["token_ids"]) + 1
+    with pytest.raises(EngineError, match="question q1"):
+        bench.engine.run_group(table(fitting), None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"state": "resumed"}, "state 'resumed' is not one of"),
+        ({"max_tokens": 0}, "at least 1"),
+        ({"prompt_length": 10_000}, "a prompt of 10000 tokens"),
+        ({"logprobs": [-1.0]}, "1 log-probabilities for 0 generated tokens"),
+        ({"state": "snapshot"}, "needs a snapshot file"),
+        ({"keep_snapshot": True}, "needs a file to write to"),
+    ],
+)
+def test_faulty_requests_are_refused(bench: Bench, change: dict[str, object], words: str) -> None:
+    requests = fresh(bench.prompts[:1], rollouts=1, **change)
+    with pytest.raises(EngineError, match=f"question q0, rollout 0: .*{words}"):
+        bench.engine.run_group(requests, None, None)
+
+
+def test_another_schema_is_refused(bench: Bench) -> None:
+    requests = fresh(bench.prompts[:1], rollouts=1).drop_columns("seed")
+    with pytest.raises(EngineError, match="columns"):
+        bench.engine.run_group(requests, None, None)
+
+
+def test_a_rollout_without_a_snapshot_is_refused(bench: Bench, base: Base) -> None:
+    rows = resumed(base.requests, base.results, "snapshot", rollout=99)
+    with pytest.raises(EngineError, match="rollout q0/99"):
+        bench.engine.run_group(rows, base.snapshots, None)
+
+
+def test_an_empty_group_has_no_results(bench: Bench) -> None:
+    results = bench.engine.run_group(REQUESTS.empty_table(), None, None).results
+    assert results.num_rows == 0
+    assert results.schema.equals(RESULTS)

@@ -1,0 +1,163 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from refork.engines import sampling, seeds
+from refork.engines.sampling import Draws, rank, sample
+
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+def draws(rows: int, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> Draws:
+    numbers = torch.arange(rows, dtype=torch.int64)
+    return Draws(
+        seeds=numbers,
+        positions=torch.full((rows,), 17),
+        temperature=torch.full((rows,), temperature),
+        top_p=torch.full((rows,), top_p),
+        top_k=torch.full((rows,), top_k),
+    )
+
+
+def logits(rows: int, vocabulary: int, spread: float = 3.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(vocabulary)
+    return spread * torch.randn((rows, vocabulary), generator=generator)
+
+
+def plain(scores: torch.Tensor, given: Draws) -> list[int]:
+    """Draw by the definition, every token hashed and every probability sorted."""
+    drawn = []
+    for row, values in enumerate(scores.double().numpy()):
+        temperature, top_p, top_k = (
+            field[row].item() for field in (given.temperature, given.top_p, given.top_k)
+        )
+        if temperature == 0:
+            drawn.append(int(np.argmax(values)))
+            continue
+        # In the engine's float32, so that tokens at the edge of top-p fall on the same side.
+        scaled = (scores[row] / given.temperature[row]).double().numpy()
+        kept = np.full(len(values), True)
+        if top_k:
+            kept = scaled >= np.sort(scaled)[::-1][min(top_k, len(scaled)) - 1]
+        if top_p < 1:
+            probabilities = np.where(kept, np.exp(scaled - scaled.max()), 0)
+            probabilities /= probabilities.sum()
+            order = np.argsort(-probabilities, kind="stable")
+            before = np.cumsum(probabilities[order]) - probabilities[order]
+            last = order[np.sum(before < top_p) - 1]
+            kept &= scaled >= scaled[last]
+        tokens = np.arange(len(values))
+        seed = np.uint64(given.seeds[row].item() % 2**64)
+        noise = -np.log(-np.log(seeds.uniform(seed, given.positions[row].item(), tokens)))
+        drawn.append(int(np.argmax(np.where(kept, scaled + noise, -np.inf))))
+    return drawn
+
+
+@given(st.lists(SEEDS, min_size=1, max_size=5), st.integers(0, 2**20), st.integers(0, 2**18))
+def test_tensors_hold_the_same_uniform_numbers(keys: list[int], position: int, token: int) -> None:
+    signed = torch.tensor([key - 2**64 if key >= 2**63 else key for key in keys])
+    tokens = torch.arange(token, token + 40)
+    ours = sampling.uniform(signed[:, None], torch.tensor(position), tokens)
+    theirs = seeds.uniform(np.array(keys, dtype=np.uint64)[:, None], position, tokens.numpy())
+    assert ours.dtype == torch.float64
+    assert np.array_equal(ours.numpy(), theirs)
+
+
+def test_the_bound_of_the_noise_is_the_noise_of_the_last_number() -> None:
+    largest = torch.tensor([1 - 2.0**-33], dtype=torch.float64)
+    assert sampling.gumbel(largest).item() == pytest.approx(sampling.GUMBEL_MAX, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vocabulary=st.integers(2, 600),
+    spread=st.floats(0.01, 8),
+    temperature=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
+    top_p=st.sampled_from([0.2, 0.7, 0.95, 1.0]),
+    top_k=st.sampled_from([0, 1, 7, 300]),
+)
+def test_pruned_draws_are_the_plain_ones(
+    vocabulary: int, spread: float, temperature: float, top_p: float, top_k: int
+) -> None:
+    scores = logits(6, vocabulary, spread)
+    given_draws = draws(6, temperature, top_p, top_k)
+    assert sample(scores, given_draws).tolist() == plain(scores, given_draws)
+
+
+@pytest.mark.parametrize("spread", [0.1, 2.0, 8.0])
+def test_large_vocabularies_are_searched_to_the_end(spread: float) -> None:
+    scores = logits(4, 50_000, spread)
+    for given_draws in (draws(4), draws(4, 2.0, 0.99), draws(4, 1.0, 1.0, 3000)):
+        assert sample(scores, given_draws).tolist() == plain(scores, given_draws)
+
+
+def test_draws_follow_the_softmax() -> None:
+    count = 20_000
+    scores = logits(1, 30, 1.0)
+    tokens = sample(scores.expand(count, -1), draws(count, temperature=0.7))
+    expected = count * torch.softmax(scores[0].double() / 0.7, dim=0).numpy()
+    assert chisquare(np.bincount(tokens, minlength=30), expected).pvalue > 1e-3
+
+
+def test_positions_draw_independently() -> None:
+    count = 20_000
+    scores = torch.zeros(count, 4)
+    there = draws(count)
+    here = Draws(there.seeds, there.positions + 1, *_rest(there))
+    table = np.zeros((4, 4))
+    np.add.at(table, (sample(scores, here).numpy(), sample(scores, there).numpy()), 1)
+    assert chisquare(table.ravel()).pvalue > 1e-3
+
+
+def _rest(given: Draws) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return given.temperature, given.top_p, given.top_k
+
+
+def test_a_row_draws_the_same_alone_and_among_others() -> None:
+    scores = logits(9, 3000)
+    for given_draws in (draws(9), draws(9, 0.7, 0.95), draws(9, 1.5, 1.0, 40), draws(9, 0.0)):
+        together = sample(scores, given_draws).tolist()
+        rows = [torch.tensor([row]) for row in range(9)]
+        alone = [sample(scores[row], given_draws.rows(row)).item() for row in rows]
+        assert alone == together
+
+
+def test_rows_of_different_kinds_share_a_batch() -> None:
+    scores = logits(4, 500)
+    mixed = Draws(
+        seeds=torch.arange(4),
+        positions=torch.tensor([3, 1, 4, 1]),
+        temperature=torch.tensor([0.0, 0.7, 1.0, 2.0]),
+        top_p=torch.tensor([1.0, 0.9, 1.0, 1.0]),
+        top_k=torch.tensor([0, 0, 0, 5]),
+    )
+    assert sample(scores, mixed).tolist() == plain(scores, mixed)
+
+
+def test_equals_are_ranked_by_their_number() -> None:
+    scores = torch.tensor([[1.0, 3.0, 2.0, 3.0, 2.0, 3.0]])
+    ranked = rank(scores, 5)
+    assert ranked.tokens.tolist() == [[1, 3, 5, 2, 4]]
+    assert ranked.logits.tolist() == [[3.0, 3.0, 3.0, 2.0, 2.0]]
+    assert sample(scores, draws(1, temperature=0.0)).tolist() == [1]
+
+
+def test_equals_at_the_edge_of_top_p_are_all_kept() -> None:
+    scores = torch.log(torch.tensor([0.4, 0.2, 0.2, 0.2])).expand(4000, -1)
+    drawn = sample(scores, draws(4000, top_p=0.5))
+    assert set(drawn.tolist()) == {0, 1, 2, 3}
+    drawn = sample(scores, draws(4000, top_p=0.3))
+    assert set(drawn.tolist()) == {0}
+
+
+def test_log_probabilities_are_those_of_the_softmax() -> None:
+    scores = torch.log(torch.tensor([[0.5, 0.25, 0.25]])) + 7
+    tokens = torch.tensor([[2, 0]])
+    assert sampling.log_probabilities(scores, tokens)[0].tolist() == pytest.approx(
+        [math.log(0.25), math.log(0.5)], abs=1e-6
+    )

@@ -1,0 +1,31 @@
+"""A Llama model of random weights that runs in milliseconds, with a tokenizer of bytes."""
+
+from pathlib import Path
+
+import torch
+import transformers
+
+from tiny_tokenizer import SPECIAL, write_tokenizer
+
+CONTEXT_LENGTH = 256
+
+
+def write_tiny_model(folder: Path) -> None:
+    """Write model and tokenizer as any Hugging Face folder has them."""
+    write_tokenizer(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=48,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT_LENGTH,
+        # Wide enough for predictions that depend on all that came before.
+        initializer_range=0.3,
+        bos_token_id=tokenizer.convert_tokens_to_ids(SPECIAL[0]),
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
