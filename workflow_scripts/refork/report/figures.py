@@ -209,7 +209,7 @@ def _grid(panels: list[_Panel], height: float) -> tuple[Figure, list[Axes]]:
     columns = 4 if len(panels) % 4 == 0 else 2
     rows = len(panels) // columns
     figure = Figure(figsize=(_WIDTH if columns == 4 else 0.66 * _WIDTH, height * rows + 0.6))
-    figure.set_layout_engine("constrained")
+    figure.set_layout_engine("compressed")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     return figure, axes.ravel().tolist()
 
