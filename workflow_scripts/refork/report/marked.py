@@ -165,20 +165,16 @@ def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode)
     """Return the marks of a rollout by position."""
     pivots = sorted(_rows(variant.pivots, key), key=lambda pivot: int(pivot["position"]))
     credits = _credits(key, variant.reference, frames)
-    tokens = decode([pivot["actual_token"] for pivot in pivots])
-    alternatives = decode([pivot["alt_token"] for pivot in pivots])
     return {
         pivot["position"]: Mark(
             number=number,
             position=pivot["position"],
-            token=token_label(token),
-            alternative=token_label(alternative),
+            token=token_label(*decode([pivot["actual_token"]])),
+            alternative=token_label(*decode([pivot["alt_token"]])),
             margin=pivot["margin"],
             credits=credits.get(pivot["position"], ()),
         )
-        for number, (pivot, token, alternative) in enumerate(
-            zip(pivots, tokens, alternatives, strict=True), start=1
-        )
+        for number, pivot in enumerate(pivots, start=1)
     }
 
 
