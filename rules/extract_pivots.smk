@@ -13,9 +13,8 @@ rule extract_pivots:
         runtime=GRAPH.demand("extract_pivots").runtime,
     params:
         stage=RESULTS + "/extract_pivots/{hash}/stage.json",
-        model=upstream("extract_pivots", "prepare_model", "model"),
     message:
         "Pivots: {wildcards.shard}"
     shell:
         "{PYTHON} workflow_scripts/extract_pivots.py --stage {params.stage}"
-        " --model {params.model} --rollouts {input.rollouts} --out {output} " + TO_LOG
+        " --rollouts {input.rollouts} --out {output} " + TO_LOG

@@ -16,10 +16,10 @@ rule grade_outcomes:
         runtime=GRAPH.demand("grade_outcomes").runtime,
     params:
         stage=RESULTS + "/grade_outcomes/{hash}/stage.json",
-        model=upstream("grade_outcomes", "prepare_model", "model"),
     message:
         "Outcomes: {wildcards.shard}"
     shell:
         "{PYTHON} workflow_scripts/grade_outcomes.py --stage {params.stage}"
-        " --model {params.model} --questions {input.questions} --rollouts {input.rollouts}"
-        " --pivots {input.pivots} --continuations {input.continuations} --out {output} " + TO_LOG
+        " --questions {input.questions} --rollouts {input.rollouts}"
+        " --pivots {input.pivots} --continuations {input.continuations} --out {output} "
+        + TO_LOG

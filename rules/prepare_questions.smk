@@ -15,9 +15,8 @@ rule prepare_questions:
         runtime=GRAPH.demand("prepare_questions").runtime,
     params:
         stage=RESULTS + "/prepare_questions/{hash}/stage.json",
-        model=upstream("prepare_questions", "prepare_model", "model"),
     message:
         "Questions"
     shell:
         "{PYTHON} workflow_scripts/prepare_questions.py --stage {params.stage}"
-        " --model {params.model} --out {output} " + TO_LOG
+        " --out {output} " + TO_LOG

@@ -17,12 +17,11 @@ rule resample:
     params:
         python=engine_python("resample"),
         stage=RESULTS + "/resample/{hash}/stage.json",
-        model=upstream("resample", "prepare_model", "model"),
         journal=RESULTS + "/journal/resample/{hash}/draws-{block}/{shard}",
     message:
         "Continuations: {wildcards.shard}, draws {wildcards.block}"
     shell:
         "{params.python} workflow_scripts/resample.py --stage {params.stage}"
-        " --model {params.model} --rollouts {input.rollouts} --snapshots {input.snapshots}"
+        " --rollouts {input.rollouts} --snapshots {input.snapshots}"
         " --pivots {input.pivots} --draws {wildcards.block} --journal {params.journal}"
         " --out {output} " + TO_LOG

@@ -16,11 +16,10 @@ rule sample_rollouts:
     params:
         python=engine_python("sample_rollouts"),
         stage=RESULTS + "/sample_rollouts/{hash}/stage.json",
-        model=upstream("sample_rollouts", "prepare_model", "model"),
         journal=RESULTS + "/journal/sample_rollouts/{hash}/{shard}",
     message:
         "Rollouts: {wildcards.shard}"
     shell:
         "{params.python} workflow_scripts/sample_rollouts.py --stage {params.stage}"
-        " --model {params.model} --questions {input.questions} --journal {params.journal}"
+        " --questions {input.questions} --journal {params.journal}"
         " --snapshots {output.snapshots} --out {output.rollouts} " + TO_LOG

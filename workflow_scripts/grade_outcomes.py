@@ -9,7 +9,7 @@ from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLL
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.grade_outcomes import grade_outcomes
-from refork.study.folders import read_record
+from refork.study.folders import model_folder, read_record
 from refork.tasks.graders import GradingSettings
 
 
@@ -17,7 +17,6 @@ def main() -> int:
     """Run the stage once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
-    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
     parser.add_argument("--questions", type=Path, required=True, help="questions of the shard")
     parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
     parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
@@ -28,12 +27,13 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
+    model = model_folder(arguments.stage, stage)
     outcomes = grade_outcomes(
         (read_table(path, CONTINUATIONS) for path in arguments.continuations),
         read_table(arguments.rollouts, ROLLOUTS),
         read_table(arguments.pivots, PIVOTS),
         read_table(arguments.questions, QUESTIONS),
-        arguments.model,
+        model,
         settings=GradingSettings(**stage["settings"]["grading"]),
     )
     write_table(outcomes, arguments.out, OUTCOMES)

@@ -10,7 +10,7 @@ from refork.data.schemas import QUESTIONS
 from refork.data.tables import write_table
 from refork.errors import exit_in_words
 from refork.stages.prepare_questions import Plan, prepare_questions
-from refork.study.folders import read_record
+from refork.study.folders import model_folder, read_record
 from refork.study.lock import question_source
 from refork.tasks.prompts import PromptSettings
 
@@ -19,18 +19,18 @@ def main() -> int:
     """Run the stage once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
-    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
     parser.add_argument(
         "--out", type=Path, required=True, nargs="+", help="tables that are made, one a shard"
     )
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
+    model = model_folder(arguments.stage, stage)
     settings = stage["settings"]
     plan = Plan(
         rollouts=settings["rollouts"]["count"],
         seed=settings["seed"],
-        context_length=read_json(manifest_path(arguments.model))["context_length"],
+        context_length=read_json(manifest_path(model))["context_length"],
         permute_choices=settings["questions"]["permute_choices"],
         shards=len(arguments.out),
     )
@@ -38,7 +38,7 @@ def main() -> int:
         question_source(settings["questions"]),
         PromptSettings(**settings["prompt"]),
         plan,
-        arguments.model,
+        model,
         trust_remote_code=settings["trust_remote_code"],
         digest=stage["lock"]["questions"],
     )

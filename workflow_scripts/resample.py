@@ -11,7 +11,7 @@ from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.batch_groups import EngineJob
 from refork.stages.resample import resample
-from refork.study.folders import read_record
+from refork.study.folders import model_folder, read_record
 from refork.study.graph import block_draws
 
 
@@ -19,7 +19,6 @@ def main() -> int:
     """Run the stage once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
-    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
     parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
     parser.add_argument("--snapshots", type=Path, required=True, help="their decode-time states")
     parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
@@ -33,9 +32,10 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
+    model = model_folder(arguments.stage, stage)
     journal = Journal(arguments.journal)
     name = stage["settings"]["pass"]["name"]
-    job = EngineJob(stage, arguments.model, journal, f"{name} {arguments.out.stem}")
+    job = EngineJob(stage, model, journal, f"{name} {arguments.out.stem}")
     rollouts = read_table(arguments.rollouts, ROLLOUTS)
     pivots = read_table(arguments.pivots, PIVOTS)
     continuations, facts = resample(job, rollouts, arguments.snapshots, pivots, arguments.draws)

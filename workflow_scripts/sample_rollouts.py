@@ -11,14 +11,13 @@ from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.batch_groups import EngineJob
 from refork.stages.sample_rollouts import sample_rollouts
-from refork.study.folders import read_record
+from refork.study.folders import model_folder, read_record
 
 
 def main() -> int:
     """Run the stage once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
-    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
     parser.add_argument("--questions", type=Path, required=True, help="questions of the shard")
     parser.add_argument(
         "--journal", type=Path, required=True, help="folder of finished batch groups"
@@ -30,8 +29,9 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
+    model = model_folder(arguments.stage, stage)
     journal = Journal(arguments.journal)
-    job = EngineJob(stage, arguments.model, journal, f"rollouts {arguments.out.stem}")
+    job = EngineJob(stage, model, journal, f"rollouts {arguments.out.stem}")
     questions = read_table(arguments.questions, QUESTIONS)
     rollouts, facts = sample_rollouts(job, questions, arguments.snapshots)
     write_table(rollouts, arguments.out, ROLLOUTS)

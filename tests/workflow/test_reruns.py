@@ -1,4 +1,4 @@
-"""With the literal `snakemake --cores 2`: what a change runs again, and that changing back runs nothing."""
+"""With the literal `snakemake --cores 2`: what a change runs again; changing back runs nothing."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -75,5 +75,5 @@ def test_synthetic(project: Project, tmp_path: Path, script: str) -> None:
 def twin(project: Project, tmp_path: Path) -> Project:
     """Return a second copy of a project."""
     folder = tmp_path / "twin"
-    subprocess.run(["cp", "-r", str(project.folder), str(folder)], check=True)
+    subprocess.run(["cp", "-a", str(project.folder), str(folder)], check=True)
     return Project(folder)

@@ -6,8 +6,6 @@ from pathlib import Path
 from refork.study.loading import load_files
 from refork.study.lock import write_lock
 
-HELP = "freeze the model, questions and engine that a config points at"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -10,6 +10,9 @@ from refork.errors import exit_in_words
 
 # Name of a subcommand, which is also its module here, and what it is for.
 COMMANDS = {
+    "lock": "freeze the model, questions and engine that a config points at",
+    "plan": "what a study will run, what of it is cached, and at most how many tokens",
+    "schema": "the config's JSON schema, and the files that are made from the config model",
     "noise": "credit and replay noise of a study's results or of published records",
 }
 

@@ -13,7 +13,7 @@ from refork.study.graph import Graph, build_graph
 from refork.study.loading import load_files
 from refork.study.lock import make_lock_if_absent, read_lock
 
-HELP = "print each stage with its hash, what is cached, and an upper bound of tokens"
+NARROWEST = 116  # columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows, indent=2))
     else:
-        Console(width=None).print(_table(study.settings.study, rows))
+        # A hash that is cut in two cannot be found in the results folder.
+        console = Console()
+        console.width = max(console.width, NARROWEST)
+        console.print(_table(study.settings.study, rows))
     return 0
 
 
@@ -63,7 +66,7 @@ def plan_rows(graph: Graph, lock: dict[str, Any]) -> list[dict[str, Any]]:
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"Study {title}")
     for name in ("stage", "variant", "hash", "state"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name != "variant")
     for name in ("jobs", "requests", "tokens at most"):
         table.add_column(name, justify="right")
     for row in rows:

@@ -6,8 +6,6 @@ from pathlib import Path
 from refork.data.files import write_text
 from refork.study.document import default_yaml, json_schema, with_table
 
-HELP = "print the JSON schema of the config, or write the files made from the config model"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -1,6 +1,7 @@
 """The files that explain a results folder: stage.json in every stage, and readable names."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ def read_record(path: Path) -> dict[str, Any]:
     if digest != path.resolve().parent.name:
         raise ReforkError(f"{path}: was edited; its hash is {digest}, not the name of its folder")
     return record
+
+
+def model_folder(path: Path, record: Mapping[str, Any]) -> Path:
+    """Return the model's folder of the stage whose record lies at `path`."""
+    results = path.parents[2]
+    return results / "prepare_model" / record["upstream"]["prepare_model"] / "model"
 
 
 def link_names(graph: Graph) -> None:

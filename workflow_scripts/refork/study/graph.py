@@ -63,6 +63,10 @@ class Graph:
         """Return the folder of a stage that the stage `name`/`digest` reads from."""
         return self.folder(self._of(name, digest)[0].upstream[label])
 
+    def stage(self, name: str, digest: str) -> Stage:
+        """Return the stage of a name and hash."""
+        return self._of(name, digest)[0]
+
     def settings_of(self, name: str, digest: str) -> Settings:
         """Return the settings of a variant that has this stage."""
         return self._of(name, digest)[1].settings
