@@ -4,14 +4,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refork.errors import ReforkError
+from refork.stages.prepare_questions import load_tokenizer
 from refork.tasks.examples import load_examples
 from refork.tasks.letters import LETTERS, choice_order, permuted
-from refork.tasks.prompts import ChatTokenizer, Prompter, PromptSettings
+from refork.tasks.prompts import INSTRUCTIONS, ChatTokenizer, Prompter, PromptSettings
 from refork.tasks.questions import Question
 from tiny_tokenizer import write_tokenizer
 
@@ -27,8 +27,7 @@ choice:
 
 @pytest.fixture(scope="module")
 def tokenizer(tokenizer_folder: Path) -> ChatTokenizer:
-    loaded: ChatTokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
-    return loaded
+    return load_tokenizer(tokenizer_folder, trust_remote_code=False)
 
 
 def _text(tokenizer: ChatTokenizer, token_ids: list[int]) -> str:
@@ -38,7 +37,8 @@ def _text(tokenizer: ChatTokenizer, token_ids: list[int]) -> str:
 def test_system_examples_and_template_by_kind(tmp_path: Path, tokenizer: ChatTokenizer) -> None:
     path = tmp_path / "examples.yaml"
     path.write_text(EXAMPLES, encoding="utf-8")
-    template = "{{ question }}{% for choice in choices %} {{ letters[loop.index0] }}={{ choice }}{% endfor %}"
+    choices = "{% for choice in choices %} {{ letters[loop.index0] }}={{ choice }}{% endfor %}"
+    template = "{{ question }}" + choices
     settings = PromptSettings(template=template, system="Be brief.", examples=str(path))
     prompter = Prompter(settings, tokenizer)
     assert prompter.messages(BEES) == [
@@ -79,12 +79,23 @@ def test_default_templates_show_the_question(tokenizer: ChatTokenizer, kind: str
     question = Question("q", kind, "Why?", "B", ("milk", "honey") if kind == "choice" else None)
     (message,) = Prompter(PromptSettings(), tokenizer).messages(question)
     assert message["content"].startswith("Why?")
-    assert ("(B) honey" in message["content"]) == (kind == "choice")
+    assert ("\n\n(A) milk\n(B) honey\n" in message["content"]) == (kind == "choice")
+
+
+def test_an_instruction_stands_only_where_no_example_shows_the_form(
+    tmp_path: Path, tokenizer: ChatTokenizer
+) -> None:
+    path = tmp_path / "examples.yaml"
+    path.write_text(EXAMPLES, encoding="utf-8")
+    (message,) = Prompter(PromptSettings(), tokenizer).messages(SUM)
+    assert message["content"] == f"{SUM.question}\n\n{INSTRUCTIONS['number']}"
+    shown = Prompter(PromptSettings(examples=str(path)), tokenizer).messages(SUM)
+    assert shown[-1]["content"] == SUM.question
 
 
 def test_a_model_without_chat_template_is_named(tmp_path: Path) -> None:
     write_tokenizer(tmp_path, chat_template=None)
-    prompter = Prompter(PromptSettings(), transformers.AutoTokenizer.from_pretrained(tmp_path))
+    prompter = Prompter(PromptSettings(), load_tokenizer(tmp_path, trust_remote_code=False))
     with pytest.raises(ReforkError, match=r"prompt\.chat_template: .*false joins the turns"):
         prompter.token_ids(prompter.messages(SUM))
 

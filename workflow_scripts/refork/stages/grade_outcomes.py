@@ -25,7 +25,7 @@ Key = tuple[str, int]
 
 
 class Completion(NamedTuple):
-    """Everything generated behind one prompt; position, pass, arm and draw are None for a base rollout."""
+    """Everything generated behind one prompt; a base rollout has neither pivot, pass nor draw."""
 
     key: Key
     position: int | None
@@ -50,6 +50,7 @@ def grade_outcomes(
     pivots: pa.Table,
     questions: pa.Table,
     model_folder: Path,
+    *,
     settings: GradingSettings,
 ) -> pa.Table:
     """Grade the base rollouts of one shard, then its continuations in the order given.
@@ -65,7 +66,8 @@ def grade_outcomes(
     Returns
     -------
     pyarrow.Table
-        `data.schemas.OUTCOMES`; `correct` compares with the answer in the order that the rollout showed.
+        `data.schemas.OUTCOMES`; `correct` compares with the answer in the order
+        that the rollout showed.
 
     Raises
     ------
@@ -146,8 +148,8 @@ def _continued(
                 place = (*key, row["position"], row["arm"])
                 if place not in heads:
                     raise ReforkError(
-                        f"question {key[0]}, rollout {key[1]}: a continuation of arm {row['arm']!r} at"
-                        f" position {row['position']}, which is no pivot"
+                        f"question {key[0]}, rollout {key[1]}: a continuation of arm"
+                        f" {row['arm']!r} at position {row['position']}, which is no pivot"
                     )
                 yield Completion(
                     key,
@@ -161,7 +163,7 @@ def _continued(
 
 
 def _heads(rollouts: pa.Table, pivots: pa.Table) -> dict[tuple[str, int, int, str], list[int]]:
-    """Generated tokens up to and with the forced one, for each pivot and arm."""
+    """Collect the generated tokens up to and with the forced one, for each pivot and arm."""
     columns = ["question_id", "rollout", "prompt_token_ids", "token_ids"]
     generated = {
         (row["question_id"], row["rollout"]): (len(row["prompt_token_ids"]), row["token_ids"])

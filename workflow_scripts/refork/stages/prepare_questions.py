@@ -1,8 +1,9 @@
-"""Stage prepare_questions: from a source of questions to the prompts of every rollout, in shards."""
+"""Stage prepare_questions: from a source of questions to the prompts of every rollout."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,15 @@ def prepare_questions(
     Raises
     ------
     ReforkError
-        The source, the template or the tokenizer is no good, the questions are not those of the lock, or
-        a prompt does not fit the context.
+        The source, the template or the tokenizer is no good, the questions are not those of the
+        lock, or a prompt does not fit the context.
     """
     questions = load_questions(source)
     found = questions_digest(questions)
     if digest not in (None, found):
         raise ReforkError(
-            f"{source.file or source.dataset}: the questions (sha256 {found}) are not those that were"
-            f" locked ({digest}); lock the study again"
+            f"{source.file or source.dataset}: the questions (sha256 {found}) are not those"
+            f" that were locked ({digest}); lock the study again"
         )
     prompter = Prompter(prompt, load_tokenizer(model_folder, trust_remote_code))
     return prompt_tables(questions, prompter, plan)
@@ -71,12 +72,13 @@ def prepare_questions(
 def load_tokenizer(model_folder: Path, trust_remote_code: bool) -> ChatTokenizer:
     """Load the tokenizer of a local model folder."""
     try:
-        tokenizer: ChatTokenizer = transformers.AutoTokenizer.from_pretrained(
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
             model_folder, trust_remote_code=trust_remote_code, local_files_only=True
         )
     except (OSError, ValueError) as error:
         raise ReforkError(f"{model_folder}: no tokenizer can be loaded ({error})") from error
-    return tokenizer
+    chat_tokenizer: ChatTokenizer = tokenizer
+    return chat_tokenizer
 
 
 def prompt_tables(questions: Sequence[Question], prompter: Prompter, plan: Plan) -> list[pa.Table]:
@@ -90,7 +92,7 @@ def prompt_tables(questions: Sequence[Question], prompter: Prompter, plan: Plan)
     problems: list[str] = []
     bounds = [shard * len(questions) // plan.shards for shard in range(plan.shards + 1)]
     tables = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         rows = [
             row
             for question in questions[start:end]
@@ -129,8 +131,8 @@ def _rows(
     longest = max(len(prompt["prompt_token_ids"]) for prompt in prompts.values())
     if longest >= plan.context_length:
         problems.append(
-            f"{question.where}: question {question.question_id}: its prompt has {longest} tokens; the"
-            f" model's context holds {plan.context_length}, one generated token included"
+            f"{question.where}: question {question.question_id}: its prompt has {longest} tokens;"
+            f" the model's context holds {plan.context_length}, one generated token included"
         )
     return rows
 

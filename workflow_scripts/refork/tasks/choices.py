@@ -52,7 +52,7 @@ def read_choices(value: Any) -> Choices:
 
 
 def answer_letter(answer: Any, choices: Choices) -> str:
-    """Letter of the choice that an answer means: by name, by text, or by an index from 0 that is an int.
+    """Letter of the choice that an answer means: by name, by text, or by its index (an int).
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """Completions without their mark-up: what Markdown and LaTeX say, in plain words."""
 
 import re
+from itertools import chain
 
 _PART = r"\{\s*([-−]?[0-9.,]+)\s*\}"
 _LATEX = [
@@ -12,18 +13,24 @@ _LATEX = [
         (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
         (r"\\([$%#&_{}])", r"\1"),
         (r"\\[()\[\] ]|~", " "),
+        (r"\\(?:text|math)[a-z]{0,8}\s*\{([^{}]*)\}", r"\1"),
+    )
+]
+_FRACTIONS = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
         (r"(?<=[0-9])\s*(?=\\[dt]?frac)", " "),
         (rf"\\[dt]?frac\s*{_PART}\s*{_PART}", r"\1/\2"),
         (r"\\[dt]?frac\s*([0-9])\s*([0-9])", r"\1/\2"),
-        (r"\\(?:text|math)[a-z]{0,8}\s*\{([^{}]*)\}", r"\1"),
     )
 ]
 _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _BOXED_WORD = re.compile(r"\\f?boxed\s+([A-Za-z0-9]+)")
 _TAG = re.compile(r"</?(?:answer|strong|em|b|i|u|p|br)\s?/?>", re.IGNORECASE)
-_STARS = re.compile(r"\*\*+|\*+(?![0-9\s(*])|(?<![0-9\s)*])\*+")
-_RULES = re.compile(r"(?<![A-Za-z0-9_])_++|(?<!_)_++(?![A-Za-z0-9])")
-_CURRENCY = re.compile(r"(?:\b(?:US|CA|AU|NZ|HK))?[$€£¥₹]")
+_STARS = re.compile(r"\*(?:\*+|(?![0-9\s(])|(?<![0-9\s)]\*))")
+_RULES = re.compile(r"_(?:(?<![A-Za-z0-9_]_)_*+|(?<!__)_*+(?![A-Za-z0-9]))")
+_DOLLAR = re.compile(r"\b(?:US|CA|AU|NZ|HK)(?=\$)")
+_SIGNS = re.compile(r"[$€£¥₹`]")
 
 
 def plain(text: str) -> str:
@@ -32,7 +39,7 @@ def plain(text: str) -> str:
     `\boxed{x}` and `<answer>x</answer>` become a line `Answer: x`: a statement like any other.
     """
     if "\\" in text:
-        for pattern, replacement in _LATEX:
+        for pattern, replacement in chain(_LATEX, _FRACTIONS if "frac" in text else ()):
             text = pattern.sub(replacement, text)
         text = _BOXED_WORD.sub(r"\nAnswer: \1\n", _BOXED.sub(r"\nAnswer: \1\n", text))
     if "<" in text:
@@ -41,7 +48,9 @@ def plain(text: str) -> str:
         text = _STARS.sub("", text)
     if "_" in text:
         text = _RULES.sub("", text)
-    return _CURRENCY.sub("", text).replace("`", "")
+    if "$" in text:
+        text = _DOLLAR.sub("", text)
+    return _SIGNS.sub("", text)
 
 
 def _plain_tag(tag: re.Match[str]) -> str:

@@ -14,25 +14,22 @@ from refork.tasks.questions import Question
 
 _CHOICE_TEMPLATE = """\
 {{ question }}
-
-{% for choice in choices %}({{ letters[loop.index0] }}) {{ choice }}
-{% endfor %}
-Think step by step, then end with "The answer is (X)", where X is the letter of your choice."""
-_NUMBER_TEMPLATE = """\
-{{ question }}
-
-Think step by step, then end with "Answer: " and the number."""
-_EXPRESSION_TEMPLATE = """\
-{{ question }}
-
-Think step by step, and put your final answer within \\boxed{}."""
+{% for choice in choices %}
+({{ letters[loop.index0] }}) {{ choice }}
+{%- endfor %}"""
 TEMPLATES: Mapping[str, str] = {
     "choice": _CHOICE_TEMPLATE,
-    "number": _NUMBER_TEMPLATE,
-    "expression": _EXPRESSION_TEMPLATE,
+    "number": "{{ question }}",
+    "expression": "{{ question }}",
     "text": "{{ question }}",
 }
 """User turn of each kind where `prompt.template` is null."""
+INSTRUCTIONS: Mapping[str, str] = {
+    "choice": 'Think step by step, then end with "The answer is (X)", where X is a letter.',
+    "number": 'Think step by step, then end with "Answer: " and the number.',
+    "expression": "Think step by step, and put your final answer within \\boxed{}.",
+}
+"""What follows it where no worked examples show the form of an answer."""
 
 
 class Message(TypedDict):
@@ -137,6 +134,9 @@ class Prompter:
             raise ReforkError(
                 f"prompt.template: {error}; its variables are question, choices and letters"
             ) from error
+        alone = self._settings.template is None and not self._examples.of_kind(kind)
+        if alone and kind in INSTRUCTIONS:
+            content = f"{content}\n\n{INSTRUCTIONS[kind]}"
         return Message(role="user", content=content)
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
 
 from refork.tasks.graders.statements import WINDOW, statements
 from refork.tasks.letters import LETTERS
@@ -20,7 +19,7 @@ _LEAD = re.compile(
 _GOES_ON = re.compile(r"\w|[.,][0-9]")
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[{<]\s?([A-Za-z])\s?[)\]}>]|([A-Za-z])\)")
-# A single letter may be an article, a pronoun or a variable where no sentence ends or turns behind it.
+# A single letter may be an article, a pronoun or a variable where no sentence ends behind it.
 _TURN = (
     r"(?=\s*(?:$|[.;:!)\]\"'”’}\n(]|[-–—]\s|,(?!\s?[a-z]\b)"
     r"|\b(?:because|since|as|for|which|with|in)\b))"
@@ -46,10 +45,13 @@ _DECISION = re.compile(
     r"(?:choose|pick|select|go(?:ing)?\s+with|chose|picked)\s+",
     re.IGNORECASE,
 )
+_DECIDED = ("choose", "chose", "pick", "select", "go with", "going with")
+"""What a decision has in it: a word is found faster than a pattern."""
+_LAST_WORD = re.compile(r"(?<![\w'’])[A-Za-z](?=[)\]]?\s*(?:[.!\n]|$))")
 _CONCLUSION = re.compile(
     r"\b(?:(?:so|therefore|thus|hence|wait|no|actually|sorry|correction|conclusion)\b[\s,:.…—-]{1,4}"
     r"|(?:it['’]s|it\s+is|it\s+(?:must|has\s+to)\s+be|that\s+leaves)\s+)"
-    r"(?=(?:(?:option|choice)\s+)?[(\[]?[a-z][)\]]?\s*(?:[.!\n]|$))",
+    r"(?:(?:option|choice)\s+)?[(\[]?$",
     re.IGNORECASE,
 )
 _OPTION_LINE = re.compile(
@@ -85,13 +87,19 @@ class _Reader:
         # A single letter names a choice. The longest first: New York City before New York.
         told = [pair for pair in texts if pair[0] and not _ALONE.fullmatch(pair[0])]
         self._texts = sorted(told, key=lambda pair: -len(pair[0]))
+        # White space may be wide; a statement goes on behind the text.
+        self._reach = max(map(len, choices)) + 40
         self._shared = re.compile(_SHARED.format(last=self._letters[-1]))
 
     def stated(self, text: str) -> Iterator[tuple[int, str]]:
         """Find all clear statements: place in the text and letter."""
         found = [(place, self._choice(value)) for place, value in statements(text)]
-        for cue in chain(_DECISION.finditer(text), _CONCLUSION.finditer(text)):
-            found.append((cue.start(), self._choice(text[cue.end() : cue.end() + WINDOW])))
+        if any(word in text for word in _DECIDED):
+            for cue in _DECISION.finditer(text):
+                found.append((cue.start(), self._choice(text[cue.end() : cue.end() + WINDOW])))
+        for letter in _LAST_WORD.finditer(text):
+            if _CONCLUSION.search(text, max(0, letter.start() - 40), letter.start()):
+                found.append((letter.start(), self._choice(letter[0])))
         for verdict in _VERDICT.finditer(text):
             found.append((verdict.start(), self._subject(text, verdict.start())))
         found += self._lines(text)
@@ -116,6 +124,9 @@ class _Reader:
         return letter if letter in self._letters else OUT_OF_RANGE
 
     def _text(self, value: str, whole: bool = False) -> str | None:
+        if whole and len(value) > self._reach:
+            return None
+        value = value[: self._reach]
         article = _ARTICLE.match(value)
         for start in (0, article.end() if article else 0):
             folded = _folded(value[start:])
