@@ -65,20 +65,6 @@ def test_small(number: float | None, text: str) -> None:
     assert wording.small(number) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "–"),
-        (3.14, "3.1 s"),
-        (125, "2 min 05 s"),
-        (59.99, "1 min 00 s"),
-        (7265, "2 h 01 min"),
-    ],
-)
-def test_duration(seconds: float | None, text: str) -> None:
-    assert wording.duration(seconds).replace("\u202f", " ") == text
-
-
 def test_passes_are_described_by_what_they_do() -> None:
     assert wording.treatment_in_words({"state": "prefill"}) == "re-feeding the prefix"
     assert wording.floor_in_words({"state": "snapshot"}) == "an identical replica"

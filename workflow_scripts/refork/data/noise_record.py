@@ -18,6 +18,16 @@ from refork.stats.probes import Probes
 # What the published records of the paper call the passes whose names differ from ours.
 _PUBLISHED = {"exact": "exact1", "replica": "exact2"}
 
+RECORD_KEYS = frozenset(
+    {
+        *("n_pivots", "n_problems", "eligible", "passes", "excess_pp", "clustered_mean"),
+        *("clustered_t", "problems", "mcnemar_z", "mcnemar", "bias", "exact_nonzero"),
+        *("exact_nonzero_flips", "jaccard", "eligibility_sources", "margin_buckets"),
+        *("probes", "reasons", "reference", "treatment", "floor"),
+    }
+)
+"""Keys of a record beside the names of its treatment and floor; no pass may be named like one."""
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -23,7 +23,7 @@ class StageFolders:
 
     def upstream(self, label: str) -> "StageFolders":
         """Follow a label of the stage's record; `resample.<pass>` leads to a stage `resample`."""
-        name = label.split(".")[0]
+        name = label.partition(".")[0]
         return StageFolders(self._results, name, self.record["upstream"][label])
 
 

@@ -111,6 +111,6 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("percent", "count_and_rate", "whole", "decimal", "signed", "small", "duration")
+    names = ("percent", "count_and_rate", "whole", "decimal", "signed", "small")
     environment.filters.update({name: getattr(wording, name) for name in names})
     return environment

@@ -29,7 +29,8 @@ class Difference:
 class StageCost:
     """One stage of one variant: its hash and what its jobs cost together.
 
-    Tokens and requests are null where no engine ran.
+    Tokens and requests are null where no engine ran. Seconds stand in the manifests alone: a run
+    that was killed and restarted gives the same report as an undisturbed one.
     """
 
     variant: str
@@ -38,7 +39,6 @@ class StageCost:
     jobs: int
     requests: int | None
     tokens: int | None
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,6 @@ def stage_costs(variant: VariantData) -> list[StageCost]:
             jobs=len(manifests),
             requests=_total(manifests, "requests"),
             tokens=_total(manifests, "tokens"),
-            seconds=sum(manifest["seconds"] for manifest in manifests),
         )
         for (stage, hash_), manifests in jobs.items()
     ]

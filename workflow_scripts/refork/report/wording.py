@@ -55,21 +55,6 @@ def small(number: float | None) -> str:
     return f"{text}·10^{int(exponent)}".replace("-", _MINUS) if exponent else text
 
 
-def duration(seconds: float | None) -> str:
-    """Return seconds as hours, minutes and seconds."""
-    if seconds is None:
-        return MISSING
-    if round(seconds, 1) < 60:
-        return f"{seconds:.1f}{_THIN}s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours}{_THIN}h {minutes:02d}{_THIN}min"
-        if hours
-        else f"{minutes}{_THIN}min {rest:02d}{_THIN}s"
-    )
-
-
 def treatment_in_words(settings: Mapping[str, Any]) -> str:
     """Return what a treatment does, as the subject of a sentence."""
     kinds = {

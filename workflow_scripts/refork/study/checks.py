@@ -2,14 +2,23 @@
 
 from collections.abc import Iterator
 
+import jinja2
+
+from refork.data.noise_record import RECORD_KEYS
+from refork.errors import ReforkError
 from refork.study.config import Settings
+from refork.tasks.graders.pattern import compiled
+
+# Palettes that need no import of seaborn, which is slow, to be known.
+SEABORN_PALETTES = ("colorblind", "deep", "muted", "bright", "pastel", "dark")
 
 
 def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield (key path, words) for all that single keys cannot tell."""
     yield from _sources(settings)
     yield from _passes(settings)
-    yield from _grading(settings)
+    yield from _texts(settings)
+    yield from _look(settings)
 
 
 def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -39,6 +48,8 @@ def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
     for index, item in enumerate(settings.passes):
         if item.name in names[:index]:
             yield f"passes.{index}.name", f"`{item.name}` stands there twice"
+        if item.name in RECORD_KEYS:
+            yield f"passes.{index}.name", f"`{item.name}` is a key of the noise record; rename it"
         if item.state == "snapshot" and not settings.rollouts.snapshots:
             yield f"passes.{index}.state", "`snapshot` needs `rollouts.snapshots: true`"
     by_name = {item.name: item for item in settings.passes}
@@ -58,7 +69,30 @@ def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
             yield where, "treatment and floor need the same order_seed, or batches differ too"
 
 
-def _grading(settings: Settings) -> Iterator[tuple[str, str]]:
-    grading = settings.grading
+def _texts(settings: Settings) -> Iterator[tuple[str, str]]:
+    grading, template = settings.grading, settings.prompt.template
     if grading.grader == "pattern" and grading.pattern is None:
         yield "grading.pattern", "the grader `pattern` needs a regular expression"
+    if grading.pattern is not None:
+        try:
+            compiled(grading.pattern)
+        except ReforkError as error:
+            yield "grading.pattern", str(error).removeprefix("grading.pattern: ")
+    if template is not None:
+        try:
+            jinja2.Environment(autoescape=False).parse(template)
+        except jinja2.TemplateSyntaxError as error:
+            yield "prompt.template", f"line {error.lineno}: {error.message}"
+
+
+def _look(settings: Settings) -> Iterator[tuple[str, str]]:
+    palette = settings.report.palette
+    if palette in SEABORN_PALETTES:
+        return
+    import seaborn  # noqa: PLC0415 - slow to import
+
+    try:
+        seaborn.color_palette(palette, 2)
+    except ValueError:
+        known = ", ".join(SEABORN_PALETTES)
+        yield "report.palette", f"is {palette!r}; seaborn knows no such palette; known: {known}"
