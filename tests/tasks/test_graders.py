@@ -24,8 +24,8 @@ WHO = Question("who", "text", "Who wrote the first program?", "Ada Lovelace")
 ROOT = Question("root", "expression", "What is the root of 8?", "2\\sqrt{2}")
 FRAGMENTS = st.lists(
     st.sampled_from(
-        ["the answer is", "Answer:", "option", "A", "(B)", "c", "honey", "is correct", "\\boxed{", "}",
-         "\\frac{1}{", "1,234", "50%", "-", "*", "_", "$", "\n", " ", ".", ",", "=",
+        ["the answer is", "Answer:", "option", "A", "(B)", "c", "honey", "is correct", "=",
+         "\\boxed{", "}", "\\frac{1}{", "1,234", "50%", "-", "*", "_", "$", "\n", " ", ".", ",",
          "<think>", "</think>", "so", "####", "I choose", "\u00a0", "İ", "²", "9"]
     ),
     max_size=60,
@@ -90,9 +90,9 @@ def test_the_last_statement_wins(first: str, last: str) -> None:
 
 @pytest.mark.parametrize(
     "fragment",
-    ["\\boxed{", "{", "}", " ", "\n", "_", "a_", "*", "9", "9,999,", "1/", "answer to ", "(", "so ",
-     "$", "the answer is ", "\\frac{1}{", "#", "is the ", "option ", "<", "\t- ", "1.", "-", "\\text{",
-     "A) ", "answer is A or "],
+    ["\\boxed{", "{", "}", " ", "\n", "_", "a_", "*", "9", "9,999,", "1/", "answer to ", "(",
+     "so ", "$", "the answer is ", "\\frac{1}{", "#", "is the ", "option ", "<", "\t- ", "1.",
+     "-", "\\text{", "A) ", "answer is A or "],
 )  # fmt: skip
 def test_time_is_linear_in_the_text(fragment: str) -> None:
     text = fragment * (40_000 // len(fragment))

@@ -45,7 +45,7 @@ def statements(text: str) -> list[tuple[int, str]]:
     for word in _WORDS:
         for place in _places(lowered, word):
             match = _CUE.match(text, place)
-            if match and not _UNSURE.search(text, max(0, place - 60), place):
+            if match and not _UNSURE.search(text, max(0, place - 40), place):
                 start = _START.match(text, match.end()).end()  # type: ignore[union-attr]
                 found.append((place, text[start : start + WINDOW]))
     return sorted(found)
