@@ -1,7 +1,7 @@
 """An engine on a model, as the tests of engines take it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Bench:
 
     def open(self, **changes: Any) -> Engine:
         """Open another engine on the same model."""
-        return open_engine(_settings(self.kind, self.dtype, **changes), self.folder)
+        return open_engine(replace(_settings(self.kind, self.dtype), **changes), self.folder)
 
 
 def make_bench(kind: str, dtype: str, folder: Path, fidelity: float) -> Bench:
@@ -53,6 +53,5 @@ def make_bench(kind: str, dtype: str, folder: Path, fidelity: float) -> Bench:
     return Bench(kind, dtype, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
 
 
-def _settings(kind: str, dtype: str, **changes: Any) -> EngineSettings:
-    given = {"device": "cpu", "threads": 1, "batch_rows": 64, **changes}
-    return EngineSettings(kind=kind, dtype=dtype, **given)
+def _settings(kind: str, dtype: str) -> EngineSettings:
+    return EngineSettings(kind=kind, device="cpu", dtype=dtype, threads=1, batch_rows=64)

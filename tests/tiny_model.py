@@ -1,6 +1,7 @@
 """A Llama model of random weights that runs in milliseconds, with a tokenizer of bytes."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -13,7 +14,7 @@ CONTEXT_LENGTH = 256
 def write_tiny_model(folder: Path) -> None:
     """Write model and tokenizer as any Hugging Face folder has them."""
     write_tokenizer(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=48,
@@ -28,4 +29,5 @@ def write_tiny_model(folder: Path) -> None:
         eos_token_id=tokenizer.eos_token_id,
     )
     torch.manual_seed(0)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    model: Any = transformers.AutoModelForCausalLM
+    model.from_config(config).save_pretrained(folder)

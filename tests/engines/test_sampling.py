@@ -33,9 +33,8 @@ def plain(scores: torch.Tensor, given: Draws) -> list[int]:
     """Draw by the definition, every token hashed and every probability sorted."""
     drawn = []
     for row, values in enumerate(scores.double().numpy()):
-        temperature, top_p, top_k = (
-            field[row].item() for field in (given.temperature, given.top_p, given.top_k)
-        )
+        temperature, top_p = (float(field[row]) for field in (given.temperature, given.top_p))
+        top_k = int(given.top_k[row])
         if temperature == 0:
             drawn.append(int(np.argmax(values)))
             continue

@@ -144,8 +144,8 @@ def _restrict(
     needed = allowed & (before < draws.top_p[:, None] * mass)
     edge = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
     restricted = torch.where(draws.top_p[:, None] < 1, scaled >= edge, allowed)
-    # Where the least of the candidates is left out, every token outside of them is left out too; and
-    # top-p among the k best needs all of those.
+    # Where the least of the candidates is left out, every token outside of them is left out too;
+    # and top-p among the k best needs all of those.
     settled = ~restricted[:, -1] & ((draws.top_k == 0) | ~allowed[:, -1])
     return restricted, settled | (count == logits.shape[1])
 

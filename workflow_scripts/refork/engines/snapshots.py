@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -55,10 +55,7 @@ class Snapshots:
             No such file, not a snapshot file, or one of another model, dtype or shape.
         """
         self._path = path
-        try:
-            self._file = safe_open(path, framework="pt")
-        except (OSError, SafetensorError) as error:
-            raise EngineError(f"{path}: not a snapshot file ({error})") from error
+        self._file = _open(path)
         try:
             record = json.loads((self._file.metadata() or {}).get(METADATA, "{}"))
             self._names = frozenset(self._file.keys())
@@ -103,6 +100,13 @@ class Snapshots:
     ) -> None:
         """Let go of the file."""
         self.close()
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as error:
+        raise EngineError(f"{path}: not a snapshot file ({error})") from error
 
 
 def _compare(path: Path, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:

@@ -10,11 +10,14 @@ RESERVE = 128
 """Columns by which the buffer grows."""
 
 
-class StepLayer(DynamicLayer):  # type: ignore[misc]
+class StepLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer during one decode step: views whose last column is still to be written."""
 
+    keys: torch.Tensor
+    values: torch.Tensor
+
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.values = keys, values
         self.is_initialized = True
 

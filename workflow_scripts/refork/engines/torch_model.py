@@ -20,6 +20,7 @@ from refork.errors import EngineError
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 KEY_VALUE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 SAMPLED_WEIGHTS = 1024
+LONGEST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -44,21 +45,22 @@ class TorchModel:
             and values.
         """
         self.device = _device(settings.device)
-        self.model = _load(settings, folder).to(self.device).eval()
+        model, tokenizer = _load(settings, folder)
+        self.model = model.to(self.device).eval()
         self.config = self.model.config.get_text_config(decoder=True)
         if not set(getattr(self.config, "layer_types", None) or ()) <= KEY_VALUE_LAYERS:
             raise EngineError(f"{folder}: the model keeps more state than keys and values")
         if self.model.config._attn_implementation == "sdpa":
             self.model.set_attn_implementation(GROUPED)
         self._accepted = frozenset(inspect.signature(self.model.forward).parameters)
-        self.context_length = int(self.config.max_position_embeddings)
-        self.end_tokens, self.special_tokens = _special_tokens(settings, folder, self.model)
+        self.context_length = _context_length(self.config, tokenizer)
+        self.end_tokens, self.special_tokens = _special_tokens(self.model, tokenizer)
         layers, _, heads, _, width = self.prefill([0], 1).state.shape
         self.kind = StateKind(_digest(self.model, folder), settings.dtype, layers, heads, width)
 
     def prefill(self, tokens: list[int], prompt_length: int) -> Prefill:
         """Feed a whole sequence, one at a time and without padding."""
-        cache = DynamicCache()
+        cache: Any = DynamicCache()
         kept = len(tokens) - prompt_length + 1
         ids = torch.tensor([tokens], device=self.device)
         logits = self._forward(input_ids=ids, past_key_values=cache, logits_to_keep=kept)
@@ -97,29 +99,30 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _load(settings: EngineSettings, folder: Path) -> Any:
+def _load(settings: EngineSettings, folder: Path) -> tuple[Any, Any]:
+    """Load model and tokenizer from local files; weights from safetensors only."""
     if settings.dtype not in DTYPES:
         raise EngineError(f"engine.dtype: {settings.dtype!r} is not one of {', '.join(DTYPES)}")
-    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    local = {"trust_remote_code": settings.trust_remote_code, "local_files_only": True}
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=DTYPES[settings.dtype],
-            trust_remote_code=settings.trust_remote_code,
-            local_files_only=True,
-            use_safetensors=True,
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=DTYPES[settings.dtype], use_safetensors=True, **local
         )
     except (OSError, ValueError) as error:
         raise EngineError(f"{folder}: the model cannot be loaded: {error}") from error
+    return model, tokenizer
 
 
-def _special_tokens(
-    settings: EngineSettings, folder: Path, model: Any
-) -> tuple[frozenset[int], frozenset[int]]:
+def _context_length(config: Any, tokenizer: Any) -> int:
+    """Tokens that the model can hold; where it does not say, the tokenizer may."""
+    length = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    return min(int(length), LONGEST)
+
+
+def _special_tokens(model: Any, tokenizer: Any) -> tuple[frozenset[int], frozenset[int]]:
     """Tokens that end a rollout, and all tokens that are no text."""
-    tokenizer = AutoTokenizer.from_pretrained(
-        folder, trust_remote_code=settings.trust_remote_code, local_files_only=True
-    )
     ends = model.generation_config.eos_token_id
     ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
     added = {token for token, kind in tokenizer.added_tokens_decoder.items() if kind.special}

@@ -1,0 +1,313 @@
+"""What the torch engine promises beyond the conformance suite."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+from engine_bench import Bench, make_bench
+from engine_requests import GREEDY, fresh, resumed, table
+from refork.engines.snapshots import Snapshots
+from refork.engines.torch_attention import grouped_attention
+from refork.engines.torch_cache import RESERVE, RowCache
+from refork.engines.torch_engine import TorchEngine
+from refork.errors import EngineError
+from tiny_model import CONTEXT_LENGTH
+from tiny_tokenizer import write_tokenizer
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 260,
+    "hidden_size": 48,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 12,
+    "max_position_embeddings": CONTEXT_LENGTH,
+    "initializer_range": 0.3,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+ARCHITECTURES = {
+    "qwen2": transformers.Qwen2Config(**SIZES),
+    "mistral-sliding": transformers.MistralConfig(**SIZES, sliding_window=8),
+    "gemma3-mixed": transformers.Gemma3TextConfig(
+        **SIZES,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        query_pre_attn_scalar=12,
+    ),
+    "gpt2": transformers.GPT2Config(
+        vocab_size=260,
+        n_embd=48,
+        n_layer=2,
+        n_head=4,
+        n_positions=CONTEXT_LENGTH,
+        initializer_range=0.3,
+        bos_token_id=0,
+        eos_token_id=1,
+    ),
+    "bloom": transformers.BloomConfig(
+        vocab_size=260, hidden_size=48, n_layer=2, n_head=4, eos_token_id=1, initializer_range=0.3
+    ),
+}
+
+
+def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM
+    model.from_config(config).save_pretrained(folder)
+
+
+@contextmanager
+def counted_tokens(bench: Bench) -> Iterator[list[int]]:
+    """Count the tokens that each call of the model is fed."""
+    assert isinstance(bench.engine, TorchEngine)
+    fed: list[int] = []
+    hook = bench.engine._model.model.register_forward_pre_hook(
+        lambda _, __, arguments: fed.append(arguments["input_ids"].numel()), with_kwargs=True
+    )
+    yield fed
+    hook.remove()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
+    write_model(tmp_path, ARCHITECTURES[architecture])
+    bench = make_bench("torch", "float32", tmp_path, 0.0)
+    requests = fresh(bench.prompts, rollouts=1, max_tokens=RESERVE + 20, **GREEDY)
+    results = bench.engine.run_group(requests, None, None).results.to_pylist()
+    model: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    for prompt, result in zip(bench.prompts, results, strict=True):
+        generated = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+            max_new_tokens=RESERVE + 20,
+            do_sample=False,
+            eos_token_id=[1, bench.end_token],
+        )
+        assert result["token_ids"] == generated[0, len(prompt) :].tolist()
+
+
+def test_log_probabilities_are_the_models_own(tiny_bench: Bench) -> None:
+    requests = fresh(tiny_bench.prompts, rollouts=3)
+    results = tiny_bench.engine.run_group(requests, None, None).results
+    model = AutoModelForCausalLM.from_pretrained(
+        tiny_bench.folder, dtype=torch.float32, attn_implementation="eager"
+    )
+    bound = 1e-4 if tiny_bench.dtype == "float32" else 0.6
+    for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
+        sequence = torch.tensor([request["token_ids"] + result["token_ids"]])
+        with torch.no_grad():
+            logits = model(sequence).logits[0, request["prompt_length"] - 1 : -1]
+        own = logits.log_softmax(dim=-1)
+        chosen = own.gather(-1, torch.tensor(result["token_ids"])[:, None])[:, 0]
+        assert result["logprobs"] == pytest.approx(chosen.tolist(), abs=bound)
+        best = own.topk(5).values
+        assert np.abs(np.array(result["top_logprobs"]) - best.numpy()).max() < bound
+
+
+def test_what_is_fed_is_what_is_counted(tiny_bench: Bench, tmp_path: Path) -> None:
+    run, snapshots = tiny_bench.engine.run_group, tmp_path / "snapshots"
+    requests = fresh(tiny_bench.prompts, rollouts=3, keep_snapshot=True)
+    with counted_tokens(tiny_bench) as fed:
+        results = run(requests, None, snapshots).results
+    drawn = sum(len(tokens) for tokens in results["token_ids"].to_pylist())
+    # Each prompt once; the last token that a rollout draws is not fed.
+    assert sum(fed) == sum(map(len, tiny_bench.prompts)) + drawn - requests.num_rows
+
+    for state in ("snapshot", "decode_replay", "prefill"):
+        rows = resumed(requests, results, state).to_pylist()
+        twice = table([row for row in rows for _ in range(2)])
+        with counted_tokens(tiny_bench) as fed:
+            again = run(twice, snapshots, None).results
+        drawn = sum(len(tokens) for tokens in again["token_ids"].to_pylist())
+        prefixes = [len(row["token_ids"]) for row in rows]
+        decoded = drawn - twice.num_rows
+        if state == "snapshot":
+            assert sum(fed) == twice.num_rows + decoded
+        elif state == "prefill":  # one for both requests, with the forced token
+            assert sum(fed) == sum(prefixes) + len(rows) + decoded
+        else:
+            prompts = {row["question_id"]: row["prompt_length"] for row in rows}
+            replayed = sum(prefixes) - sum(row["prompt_length"] for row in rows) + len(rows)
+            assert sum(fed) == sum(prompts.values()) + 2 * replayed + decoded
+
+
+def test_snapshots_hold_what_the_decode_wrote(tiny_bench: Bench, tmp_path: Path) -> None:
+    requests = fresh(tiny_bench.prompts, rollouts=2, keep_snapshot=True)
+    results = tiny_bench.engine.run_group(requests, None, tmp_path / "file").results
+    assert isinstance(tiny_bench.engine, TorchEngine)
+    model = tiny_bench.engine._model
+    bound = 1e-4 if tiny_bench.dtype == "float32" else 0.5
+    with Snapshots(tmp_path / "file", model.kind) as snapshots:
+        for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
+            sequence = request["token_ids"] + result["token_ids"][:-1]
+            name = f"{request['question_id']}/{request['rollout']}"
+            state = snapshots.load(name, len(sequence))
+            refed = model.prefill(sequence, request["prompt_length"]).state
+            assert state.shape == refed.shape
+            assert (state.float() - refed.float()).abs().max() < bound
+            # The prompt itself was fed in the same way, so it is the same to the bit.
+            prompt = model.prefill(request["token_ids"], request["prompt_length"]).state
+            assert torch.equal(state[:, :, :, : request["prompt_length"]], prompt)
+
+
+def test_a_replayed_decode_is_the_recorded_one_bit_for_bit(tiny_bench: Bench) -> None:
+    requests = fresh(tiny_bench.prompts, rollouts=4, max_tokens=6, **GREEDY)
+    results = tiny_bench.engine.run_group(requests, None, None).results
+    assert set(results["finish_reason"].to_pylist()) == {"length"}
+    again = resumed(requests, results, "decode_replay")
+    replayed = tiny_bench.engine.run_group(again, None, None).results
+    assert set(replayed["fidelity"].to_pylist()) == {0.0}
+
+
+def test_states_mix_in_a_group(tiny_bench: Bench, tmp_path: Path) -> None:
+    requests = fresh(tiny_bench.prompts, rollouts=2, keep_snapshot=True)
+    results = tiny_bench.engine.run_group(requests, None, tmp_path / "file").results
+    groups = [
+        resumed(requests, results, state).to_pylist()
+        for state in ("snapshot", "prefill", "decode_replay")
+    ]
+    mixed = table([row for group in groups for row in group])
+    whole = tiny_bench.engine.run_group(mixed, tmp_path / "file", None).results
+    apart = [
+        tiny_bench.engine.run_group(table(group), tmp_path / "file", None).results
+        for group in groups
+    ]
+    columns = whole.drop_columns("request").to_pylist()
+    assert columns == [
+        row for results in apart for row in results.drop_columns("request").to_pylist()
+    ]
+
+
+def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    fine, coarse = (
+        make_bench("torch", dtype, tiny_model, 0.0) for dtype in ("float32", "bfloat16")
+    )
+    requests = fresh(fine.prompts, rollouts=1, keep_snapshot=True)
+    results = coarse.engine.run_group(requests, None, tmp_path / "file").results
+    again = resumed(requests, results, "snapshot")
+    with pytest.raises(EngineError, match="dtype is 'bfloat16', not 'float32'"):
+        fine.engine.run_group(again, tmp_path / "file", None)
+
+
+def test_facts(tiny_bench: Bench) -> None:
+    facts = tiny_bench.engine.facts
+    assert (facts.block_size, facts.context_length) == (1, CONTEXT_LENGTH)
+    assert tiny_bench.end_token in facts.special_tokens
+    assert len(facts.special_tokens) == 4
+    assert facts.fingerprint["dtype"] == tiny_bench.dtype
+    assert facts.fingerprint["attention"] == "refork_grouped"
+
+
+def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_path: Path) -> None:
+    bench = make_bench("torch", "float32", tiny_model, 0.0)
+    requests = fresh(bench.prompts, rollouts=1)
+    tokens = bench.engine.run_group(requests, None, None).results["token_ids"][0].as_py()
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    model.generation_config.eos_token_id = [bench.end_token, tokens[5]]
+    model.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    ended = make_bench("torch", "float32", tmp_path, 0.0).engine
+    first = ended.run_group(requests, None, None).results.to_pylist()[0]
+    assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
+    assert first["finish_reason"] == "stop"
+    assert tokens[5] in ended.facts.special_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float16"}, "engine.dtype: 'float16' is not one of bfloat16, float32"),
+        ({"device": "tpu"}, "engine.device: 'tpu' is not one of cpu, cuda"),
+        ({"kind": "abacus"}, "engine.kind: 'abacus' is not one of torch, synthetic"),
+    ],
+)
+def test_unknown_settings_are_refused(
+    tiny_bench: Bench, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(EngineError, match=words):
+        tiny_bench.open(**changes)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said(tiny_bench: Bench) -> None:
+    with pytest.raises(EngineError, match="torch sees no GPU"):
+        tiny_bench.open(device="cuda")
+
+
+def test_a_folder_without_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_bytes((tiny_model / "config.json").read_bytes())
+    with pytest.raises(EngineError, match="the model cannot be loaded"):
+        make_bench("torch", "float32", tmp_path, 0.0)
+
+
+def test_a_state_that_is_more_than_keys_and_values_is_refused(tmp_path: Path) -> None:
+    sizes = {name: size for name, size in SIZES.items() if name != "pad_token_id"}
+    config = transformers.Qwen3NextConfig(
+        **sizes,
+        layer_types=["linear_attention", "full_attention"],
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=24,
+        shared_expert_intermediate_size=24,
+        linear_num_value_heads=2,
+        linear_num_key_heads=2,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+    )
+    write_model(tmp_path, config)
+    with pytest.raises(EngineError, match="more state than keys and values"):
+        make_bench("torch", "float32", tmp_path, 0.0)
+
+
+def test_rows_keep_their_states_when_others_leave_and_the_buffer_grows() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layers, heads, width = 2, 3, 4
+    states = [
+        torch.randn((layers, 2, heads, tokens, width), generator=generator)
+        for tokens in (5, 9, 1, 7)
+    ]
+    cache, alive = RowCache(states), [0, 1, 2, 3]
+    for count in range(2 * RESERVE + 5):
+        step = cache.step()
+        starts = [step.attention_mask.shape[1] - states[row].shape[3] - 1 for row in alive]
+        assert (~step.attention_mask).sum(dim=1).tolist() == starts
+        assert step.position_ids[:, 0].tolist() == [states[row].shape[3] for row in alive]
+        new = torch.randn((layers, 2, len(alive), heads, 1, width), generator=generator)
+        for layer in range(layers):
+            step.cache.update(new[layer, 0], new[layer, 1], layer)
+        for place, row in enumerate(alive):
+            states[row] = torch.cat([states[row], new[:, :, place]], dim=3)
+        if count in (3, 40, 150):
+            cache.drop(1)
+            alive[1] = alive[-1]
+            alive.pop()
+        for place, row in enumerate(alive):
+            assert torch.equal(cache.state(place), states[row])
+
+
+@pytest.mark.parametrize("heads", [2, 6])
+def test_grouped_attention_is_attention(heads: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn((3, heads, 1, 8), generator=generator)
+    key, value = torch.randn((2, 3, 2, 11, 8), generator=generator)
+    mask = torch.arange(11) >= torch.tensor([[0], [4], [10]])
+    module = torch.nn.Module()
+    module.num_key_value_groups = heads // 2  # type: ignore[assignment]
+    output, _ = grouped_attention(module, query, key, value, mask[:, None, None], scaling=0.3)
+    for row in range(3):
+        for head in range(heads):
+            keys, values = (part[row, head * 2 // heads, mask[row]] for part in (key, value))
+            weights = torch.softmax(0.3 * keys @ query[row, head, 0], dim=0)
+            assert output[row, 0, head] == pytest.approx((weights @ values).numpy(), abs=1e-6)
