@@ -153,12 +153,12 @@ def test_snapshots_hold_what_the_decode_wrote(tiny_bench: Bench, tmp_path: Path)
             sequence = request["token_ids"] + result["token_ids"][:-1]
             name = f"{request['question_id']}/{request['rollout']}"
             state = snapshots.load(name, len(sequence))
-            refed = model.prefill(sequence, request["prompt_length"]).state
+            refed = model.prefill(sequence, request["prompt_length"]).state.cpu()
             assert state.shape == refed.shape
             assert (state.float() - refed.float()).abs().max() < bound
             # The prompt itself was fed in the same way, so it is the same to the bit.
             prompt = model.prefill(request["token_ids"], request["prompt_length"]).state
-            assert torch.equal(state[:, :, :, : request["prompt_length"]], prompt)
+            assert torch.equal(state[:, :, :, : request["prompt_length"]], prompt.cpu())
 
 
 def test_a_replayed_decode_is_the_recorded_one_bit_for_bit(tiny_bench: Bench) -> None:
