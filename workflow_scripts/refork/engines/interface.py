@@ -72,6 +72,10 @@ class Engine(Protocol):
         `snapshots_out` (requests with `keep_snapshot`): one safetensors file, tensors named by
         `ROLLOUT_ID`.
 
+        Of a resumed prefix, `cached_tokens` were taken over and `recomputed_tokens` fed again; a
+        base rollout (`fresh`) has neither. `fidelity` is 0 where a state was taken over bit for bit
+        and null where nothing can be compared. Nothing is drawn behind a forced end token.
+
         Raises
         ------
         EngineError
