@@ -6,23 +6,24 @@ from refork.errors import ReforkError
 from refork.study.opening import begin_run, open_study
 
 try:
-    GRAPH = open_study(config, str((workflow.overwrite_configfiles or ["config"])[-1]))
+    GRAPH = open_study(config, str((workflow.overwrite_configfiles or ["config/demo.yaml"])[-1]))
     if workflow.is_main_process and not workflow.dryrun:
         HOLD = begin_run(GRAPH)
 except ReforkError as error:
     sys.exit(f"refork: {error}")
 
-RESULTS = str(GRAPH.root)
 PYTHON = sys.executable
-
-# A job's words go to the terminal and to its log.
-TO_LOG = "2> >(tee {log} >&2)"
 
 
 wildcard_constraints:
     hash="[0-9a-f]+",
     shard="shard-[0-9]+",
     block="[0-9]+-[0-9]+",
+
+
+def results(path):
+    """Return a path in the results folder."""
+    return f"{GRAPH.root}/{path}"
 
 
 def upstream(stage, label, file):
@@ -52,7 +53,4 @@ def all_shards(stage, label):
 
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
-    return (
-        lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python
-        or PYTHON
-    )
+    return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

@@ -2,9 +2,9 @@ rule extract_pivots:
     input:
         rollouts=upstream("extract_pivots", "sample_rollouts", "{shard}.parquet"),
     output:
-        RESULTS + "/extract_pivots/{hash}/{shard}.parquet",
+        results("extract_pivots/{hash}/{shard}.parquet"),
     log:
-        RESULTS + "/logs/extract_pivots/{hash}-{shard}.log",
+        results("logs/extract_pivots/{hash}-{shard}.log"),
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -12,9 +12,10 @@ rule extract_pivots:
         mem_mb=GRAPH.demand("extract_pivots").mem_mb,
         runtime=GRAPH.demand("extract_pivots").runtime,
     params:
-        stage=RESULTS + "/extract_pivots/{hash}/stage.json",
+        python=PYTHON,
+        stage=results("extract_pivots/{hash}/stage.json"),
     message:
         "Pivots: {wildcards.shard}"
     shell:
-        "{PYTHON} workflow_scripts/extract_pivots.py --stage {params.stage}"
-        " --rollouts {input.rollouts} --out {output} " + TO_LOG
+        "{params.python} workflow_scripts/extract_pivots.py --stage {params.stage}"
+        " --rollouts {input.rollouts} --out {output} 2> >(tee {log} >&2)"

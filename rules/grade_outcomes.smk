@@ -5,9 +5,9 @@ rule grade_outcomes:
         pivots=upstream("grade_outcomes", "extract_pivots", "{shard}.parquet"),
         continuations=draws("grade_outcomes"),
     output:
-        RESULTS + "/grade_outcomes/{hash}/{shard}.parquet",
+        results("grade_outcomes/{hash}/{shard}.parquet"),
     log:
-        RESULTS + "/logs/grade_outcomes/{hash}-{shard}.log",
+        results("logs/grade_outcomes/{hash}-{shard}.log"),
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -15,11 +15,12 @@ rule grade_outcomes:
         mem_mb=GRAPH.demand("grade_outcomes").mem_mb,
         runtime=GRAPH.demand("grade_outcomes").runtime,
     params:
-        stage=RESULTS + "/grade_outcomes/{hash}/stage.json",
+        python=PYTHON,
+        stage=results("grade_outcomes/{hash}/stage.json"),
     message:
         "Outcomes: {wildcards.shard}"
     shell:
-        "{PYTHON} workflow_scripts/grade_outcomes.py --stage {params.stage}"
+        "{params.python} workflow_scripts/grade_outcomes.py --stage {params.stage}"
         " --questions {input.questions} --rollouts {input.rollouts}"
-        " --pivots {input.pivots} --continuations {input.continuations} --out {output} "
-        + TO_LOG
+        " --pivots {input.pivots} --continuations {input.continuations} --out {output}"
+        " 2> >(tee {log} >&2)"

@@ -4,11 +4,11 @@ rule measure_noise:
         outcomes=all_shards("measure_noise", "grade_outcomes"),
         continuations=draws("measure_noise"),
     output:
-        credits=RESULTS + "/measure_noise/{hash}/credits.parquet",
-        noise=RESULTS + "/measure_noise/{hash}/noise.json",
-        table=multiext(RESULTS + "/measure_noise/{hash}/noise", ".csv", ".parquet"),
+        credits=results("measure_noise/{hash}/credits.parquet"),
+        noise=results("measure_noise/{hash}/noise.json"),
+        table=multiext(results("measure_noise/{hash}/noise"), ".csv", ".parquet"),
     log:
-        RESULTS + "/logs/measure_noise/{hash}.log",
+        results("logs/measure_noise/{hash}.log"),
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -16,15 +16,14 @@ rule measure_noise:
         mem_mb=GRAPH.demand("measure_noise").mem_mb,
         runtime=GRAPH.demand("measure_noise").runtime,
     params:
-        stage=RESULTS + "/measure_noise/{hash}/stage.json",
+        python=PYTHON,
+        stage=results("measure_noise/{hash}/stage.json"),
         pivots=upstream("measure_noise", "extract_pivots", ""),
         outcomes=upstream("measure_noise", "grade_outcomes", ""),
-        continuations=lambda wildcards: GRAPH.draw_folders(
-            "measure_noise", wildcards.hash
-        ),
+        continuations=lambda wildcards: GRAPH.draw_folders("measure_noise", wildcards.hash),
     message:
         "Credit and replay noise"
     shell:
-        "{PYTHON} workflow_scripts/measure_noise.py --stage {params.stage}"
+        "{params.python} workflow_scripts/measure_noise.py --stage {params.stage}"
         " --pivots {params.pivots} --outcomes {params.outcomes}"
-        " --continuations {params.continuations} --out {output.credits} " + TO_LOG
+        " --continuations {params.continuations} --out {output.credits} 2> >(tee {log} >&2)"

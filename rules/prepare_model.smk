@@ -1,8 +1,8 @@
 rule prepare_model:
     output:
-        RESULTS + "/prepare_model/{hash}/model.manifest.json",
+        results("prepare_model/{hash}/model.manifest.json"),
     log:
-        RESULTS + "/logs/prepare_model/{hash}.log",
+        results("logs/prepare_model/{hash}.log"),
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -11,10 +11,10 @@ rule prepare_model:
         runtime=GRAPH.demand("prepare_model").runtime,
     params:
         python=engine_python("prepare_model"),
-        stage=RESULTS + "/prepare_model/{hash}/stage.json",
-        model=RESULTS + "/prepare_model/{hash}/model",
+        stage=results("prepare_model/{hash}/stage.json"),
+        model=results("prepare_model/{hash}/model"),
     message:
         "The model"
     shell:
         "{params.python} workflow_scripts/prepare_model.py --stage {params.stage}"
-        " --model {params.model} --out {output} " + TO_LOG
+        " --model {params.model} --out {output} 2> >(tee {log} >&2)"

@@ -2,11 +2,9 @@ rule prepare_questions:
     input:
         model=upstream("prepare_questions", "prepare_model", "model.manifest.json"),
     output:
-        expand(
-            RESULTS + "/prepare_questions/{{hash}}/{shard}.parquet", shard=GRAPH.shards
-        ),
+        expand(results("prepare_questions/{{hash}}/{shard}.parquet"), shard=GRAPH.shards),
     log:
-        RESULTS + "/logs/prepare_questions/{hash}.log",
+        results("logs/prepare_questions/{hash}.log"),
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -14,9 +12,10 @@ rule prepare_questions:
         mem_mb=GRAPH.demand("prepare_questions").mem_mb,
         runtime=GRAPH.demand("prepare_questions").runtime,
     params:
-        stage=RESULTS + "/prepare_questions/{hash}/stage.json",
+        python=PYTHON,
+        stage=results("prepare_questions/{hash}/stage.json"),
     message:
         "Questions"
     shell:
-        "{PYTHON} workflow_scripts/prepare_questions.py --stage {params.stage}"
-        " --out {output} " + TO_LOG
+        "{params.python} workflow_scripts/prepare_questions.py --stage {params.stage}"
+        " --out {output} 2> >(tee {log} >&2)"

@@ -4,9 +4,9 @@ rule resample:
         snapshots=upstream("resample", "sample_rollouts", "{shard}.safetensors"),
         pivots=upstream("resample", "extract_pivots", "{shard}.parquet"),
     output:
-        RESULTS + "/resample/{hash}/draws-{block}/{shard}.parquet",
+        results("resample/{hash}/draws-{block}/{shard}.parquet"),
     log:
-        RESULTS + "/logs/resample/{hash}-{block}-{shard}.log",
+        results("logs/resample/{hash}-{block}-{shard}.log"),
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -16,12 +16,12 @@ rule resample:
         gpu=GRAPH.demand("resample").gpu,
     params:
         python=engine_python("resample"),
-        stage=RESULTS + "/resample/{hash}/stage.json",
-        journal=RESULTS + "/journal/resample/{hash}/draws-{block}/{shard}",
+        stage=results("resample/{hash}/stage.json"),
+        journal=results("journal/resample/{hash}/draws-{block}/{shard}"),
     message:
         "Continuations: {wildcards.shard}, draws {wildcards.block}"
     shell:
         "{params.python} workflow_scripts/resample.py --stage {params.stage}"
         " --rollouts {input.rollouts} --snapshots {input.snapshots}"
         " --pivots {input.pivots} --draws {wildcards.block} --journal {params.journal}"
-        " --out {output} " + TO_LOG
+        " --out {output} 2> >(tee {log} >&2)"

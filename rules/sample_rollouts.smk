@@ -2,10 +2,10 @@ rule sample_rollouts:
     input:
         questions=upstream("sample_rollouts", "prepare_questions", "{shard}.parquet"),
     output:
-        rollouts=RESULTS + "/sample_rollouts/{hash}/{shard}.parquet",
-        snapshots=RESULTS + "/sample_rollouts/{hash}/{shard}.safetensors",
+        rollouts=results("sample_rollouts/{hash}/{shard}.parquet"),
+        snapshots=results("sample_rollouts/{hash}/{shard}.safetensors"),
     log:
-        RESULTS + "/logs/sample_rollouts/{hash}-{shard}.log",
+        results("logs/sample_rollouts/{hash}-{shard}.log"),
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -15,11 +15,11 @@ rule sample_rollouts:
         gpu=GRAPH.demand("sample_rollouts").gpu,
     params:
         python=engine_python("sample_rollouts"),
-        stage=RESULTS + "/sample_rollouts/{hash}/stage.json",
-        journal=RESULTS + "/journal/sample_rollouts/{hash}/{shard}",
+        stage=results("sample_rollouts/{hash}/stage.json"),
+        journal=results("journal/sample_rollouts/{hash}/{shard}"),
     message:
         "Rollouts: {wildcards.shard}"
     shell:
         "{params.python} workflow_scripts/sample_rollouts.py --stage {params.stage}"
         " --questions {input.questions} --journal {params.journal}"
-        " --snapshots {output.snapshots} --out {output.rollouts} " + TO_LOG
+        " --snapshots {output.snapshots} --out {output.rollouts} 2> >(tee {log} >&2)"

@@ -30,7 +30,7 @@ def test_a_dry_run_of_500_shards_3_passes_and_4_variants(tmp_path: Path) -> None
     project = copy_to(tmp_path / "project")
     (project / "questions.jsonl").write_text('{"id": "a", "question": "1 + 1?", "answer": "2"}\n')
     (project / "large.yaml").write_text(yaml.safe_dump(LARGE))
-    command = [BIN / "snakemake", "--dry-run", "--cores", "2", "--configfile", "large.yaml"]
+    command = [str(BIN / "snakemake"), "--dry-run", "--cores", "2", "--configfile", "large.yaml"]
     subprocess.run([BIN / "refork", "lock", "large.yaml"], cwd=project, check=True)
     start = time.perf_counter()
     done = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)

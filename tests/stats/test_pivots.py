@@ -1,8 +1,10 @@
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refork.stats.pivots import PivotFilter, find_pivots
+from refork.stats.pivots import PivotFilter, Pivots, find_pivots
 
 RULE = PivotFilter(margin=1.0, max_per_rollout=5, first_token=0)
 END = 9
@@ -10,12 +12,14 @@ END = 9
 
 def rollout(
     *steps: tuple[int, list[int], list[float]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Any, Any, Any]:
     tokens, top, logprobs = zip(*steps, strict=True)
     return np.array(tokens), np.array(top), np.array(logprobs)
 
 
-def find(steps: list[tuple[int, list[int], list[float]]], rule: PivotFilter, prompt: int = 10):
+def find(
+    steps: list[tuple[int, list[int], list[float]]], rule: PivotFilter, prompt: int = 10
+) -> Pivots:
     return find_pivots(*rollout(*steps), prompt_length=prompt, special_tokens={END}, rule=rule)
 
 

@@ -42,7 +42,7 @@ def kill_in_the_middle(project: Project, script: str, sealed_before: int) -> int
                 words, _ = run.communicate(timeout=120)
                 assert run.returncode != 0, words
                 return len(list(project.results.glob(f"journal/{script}/**/*.seal")))
-            assert run.poll() is None, f"the run ended before it was killed\n{run.stdout.read()}"
+            assert run.poll() is None, f"ended before it was killed\n{run.communicate()[0]}"
             time.sleep(0.01)
     finally:
         if run.poll() is None:

@@ -9,15 +9,15 @@ P = ParamSpec("P")
 
 
 class ReforkError(Exception):
-    """Something the user can mend: the message says what was wrong, where, and what is allowed."""
+    """Something the user can mend: the message says what was wrong, where, what is allowed."""
 
 
 class EngineError(ReforkError):
-    """An engine broke a promise or was asked for what it cannot do; the message names the question."""
+    """An engine broke a promise or cannot do what was asked; the message names the question."""
 
 
 def exit_in_words(program: Callable[P, int]) -> Callable[P, int]:
-    """Turn a `ReforkError` of a program into words on stderr and exit status 1, without a traceback."""
+    """Turn a `ReforkError` of a program into words on stderr and exit status 1, no traceback."""
 
     @functools.wraps(program)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:

@@ -64,8 +64,8 @@ def canonical_json(record: Any) -> str:
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Write a readable JSON file atomically."""
-    text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    """Write a readable JSON file atomically, its keys in the order given."""
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n")
 
 

@@ -1,6 +1,6 @@
 """What an engine is on this machine, told without loading a model.
 
-Run as `python -m refork.engines.describe --kind KIND --device DEVICE` in the engine's own environment.
+`python -m refork.engines.describe --kind KIND --device DEVICE` runs in the engine's environment.
 """
 
 import argparse
@@ -32,12 +32,14 @@ def describe(kind: str, device: str) -> dict[str, Any]:
             "engine.kind: torch is not installed in this environment; install envs/torch.txt, "
             "or name the interpreter that has it in engine.python"
         )
-    import torch
+    import torch  # noqa: PLC0415 - only there if this engine is
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise EngineError("engine.device: is 'cuda', but torch finds no GPU here; allowed: auto, cpu")
+        raise EngineError(
+            "engine.device: is 'cuda', but torch finds no GPU here; allowed: auto, cpu"
+        )
     return _described(kind, device, ["torch", "transformers"])
 
 

@@ -1,8 +1,8 @@
 """Snapshot files of batch groups, put together into the file of a shard.
 
-Tensors are copied as bytes, so they stay what they were bit for bit, whatever their dtype, and never lie
-in memory as a whole. Format: https://huggingface.co/docs/safetensors (8 bytes of header length, a JSON
-header with the byte range of each tensor, the tensors).
+Tensors are copied as bytes, so they stay what they were bit for bit, whatever their dtype, and
+never lie in memory as a whole. The format (https://huggingface.co/docs/safetensors) is 8 bytes of
+header length, a JSON header with the byte range of each tensor, the tensors.
 """
 
 import json

@@ -5,6 +5,7 @@ from typing import Any
 
 MISSING = "–"
 _THIN = "\N{NARROW NO-BREAK SPACE}"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -52,7 +53,7 @@ def small(number: float | None) -> str:
         return MISSING
     mantissa, _, exponent = f"{number:.3g}".partition("e")
     text = mantissa.replace("-", _MINUS)
-    return f"{text}·10^{int(exponent)}".replace("-", _MINUS) if exponent else text
+    return f"{text}·10{str(int(exponent)).translate(_RAISED)}" if exponent else text
 
 
 def treatment_in_words(settings: Mapping[str, Any]) -> str:

@@ -28,8 +28,9 @@ def resample_groups(
 ) -> Iterator[BatchGroup]:
     """Yield the batch groups of one pass and draw block.
 
-    The common order is question, rollout, position, arm, draw, an arm's greedy probe (in the first
-    block) behind its draws. An `order_seed` shuffles inside each group: other batches, same requests.
+    The common order is question, rollout, position, arm, draw; in the first block an arm's greedy
+    probe stands behind its draws. An `order_seed` shuffles inside each group: the same requests in
+    other batches.
     """
     recorded = {(row["question_id"], row["rollout"]): row for row in rollouts.to_pylist()}
     by_question = [

@@ -1,6 +1,6 @@
 """What the keys of a config must satisfy together, each said in words."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import jinja2
 
@@ -13,12 +13,14 @@ from refork.tasks.graders.pattern import compiled
 SEABORN_PALETTES = ("colorblind", "deep", "muted", "bright", "pastel", "dark")
 
 
-def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (key path, words) for all that single keys cannot tell."""
-    yield from _sources(settings)
-    yield from _passes(settings)
-    yield from _texts(settings)
-    yield from _look(settings)
+def contradictions(settings: Settings, doubtful: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield (key path, words) for all that single keys cannot tell.
+
+    `doubtful` names top sections that are in error themselves: checks that read them are left out.
+    """
+    for sections, check in _CHECKS:
+        if not set(sections) & set(doubtful):
+            yield from check(settings)
 
 
 def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -96,3 +98,11 @@ def _look(settings: Settings) -> Iterator[tuple[str, str]]:
     except ValueError:
         known = ", ".join(SEABORN_PALETTES)
         yield "report.palette", f"is {palette!r}; seaborn knows no such palette; known: {known}"
+
+
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, str]]]], ...] = (
+    (("questions", "model", "engine"), _sources),
+    (("passes", "noise", "rollouts"), _passes),
+    (("grading", "prompt"), _texts),
+    (("report",), _look),
+)

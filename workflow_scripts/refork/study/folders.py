@@ -36,8 +36,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def model_folder(path: Path, record: Mapping[str, Any]) -> Path:
     """Return the model's folder of the stage whose record lies at `path`."""
-    results = path.parents[2]
-    return results / "prepare_model" / record["upstream"]["prepare_model"] / "model"
+    digest: str = record["upstream"]["prepare_model"]
+    return path.parents[2] / "prepare_model" / digest / "model"
 
 
 def link_names(graph: Graph) -> None:

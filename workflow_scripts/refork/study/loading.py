@@ -62,7 +62,7 @@ def load_study(config: Mapping[str, Any], origin: str = "config") -> Study:
         All errors at once: key path, value, what is allowed, nearest valid name.
     """
     problems: list[str] = []
-    settings = _validated(config, "", problems)
+    settings = _validated(config, problems)
     overrides = config.get("variants")
     variants: dict[str, Settings] = {}
     if isinstance(overrides, Mapping) and overrides:
@@ -102,7 +102,7 @@ def _variant(
         if _reaches(override, path.split(".")):
             problems.append(f"{where}.{path}: belongs to the whole study, no variant overrides it")
     found: list[str] = []
-    settings = _validated(merge(base, override), "", found)
+    settings = _validated(merge(base, override), found)
     problems.extend(f"{where}.{problem}" for problem in found if problem not in known)
     return settings
 
@@ -115,15 +115,18 @@ def _reaches(config: Any, path: list[str]) -> bool:
     return True
 
 
-def _validated(config: Mapping[str, Any], prefix: str, problems: list[str]) -> Settings | None:
+def _validated(config: Mapping[str, Any], problems: list[str]) -> Settings | None:
+    """Check a config; append every problem, and return the settings if there is none."""
+    doubtful: set[str] = set()
     try:
         settings = Settings.model_validate(dict(config))
     except ValidationError as error:
-        problems.extend(prefix + words for words in _in_words(error))
-        return None
-    found = [f"{prefix}{path}: {words}" for path, words in contradictions(settings)]
-    problems.extend(found)
-    return settings
+        problems.extend(_in_words(error))
+        doubtful = {str(item["loc"][0]) for item in error.errors()}
+        sound = {name: value for name, value in config.items() if name not in doubtful}
+        settings = Settings.model_validate(sound)
+    problems.extend(f"{path}: {words}" for path, words in contradictions(settings, doubtful))
+    return None if problems else settings
 
 
 def _in_words(error: ValidationError) -> Iterator[str]:

@@ -20,7 +20,8 @@ from refork.engines.model_source import ModelSource, source_digest
 from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.loading import Study
-from refork.tasks.questions import QuestionSource, load_questions, questions_digest
+from refork.tasks.questions import load_questions, questions_digest
+from refork.tasks.rows import QuestionSource
 
 _QUESTION_KEYS = {
     "file",

@@ -158,8 +158,9 @@ def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> S
 
 def _shown(settings: Settings) -> dict[str, Any]:
     """Return the settings that a report shows: all that may change a result, and its own look."""
-    left_out = {"results": True, "resources": True, "variants": True, "engine": {"python"}}
-    return settings.model_dump(exclude=left_out)
+    shown = settings.model_dump(exclude={"results", "resources", "variants"})
+    del shown["engine"]["python"]
+    return shown
 
 
 def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) -> Stage:

@@ -1,0 +1,106 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from refork.errors import ReforkError
+from refork.study.loading import Study
+from refork.study.lock import lock_path, make_lock_if_absent, read_lock, write_lock
+from study.conftest import Studies
+
+QUESTION = {"id": "a", "question": "1 + 1?", "answer": "2"}
+
+
+@pytest.fixture
+def study(in_folder: Path, study_of: Studies) -> Study:
+    """A study of one question on the synthetic engine, in an empty folder."""
+    (in_folder / "questions.jsonl").write_text(json.dumps(QUESTION) + "\n")
+    return synthetic(study_of)
+
+
+def synthetic(study_of: Studies, **overrides: object) -> Study:
+    engine = {"kind": "synthetic", "device": "auto"}
+    return study_of(model={"folder": None}, engine=engine, **overrides)
+
+
+def test_a_lock_is_made_once(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    make_lock_if_absent(study)
+    assert "making the lock results/small/small.lock.json" in capsys.readouterr().err
+    written = lock_path(study).read_bytes()
+    make_lock_if_absent(study)
+    assert lock_path(study).read_bytes() == written
+    assert capsys.readouterr().err == ""
+
+
+def test_it_says_what_the_config_points_at(study: Study) -> None:
+    write_lock(study)
+    locked = read_lock(study)["variants"]["base"]
+    assert locked["questions"]["count"] == 1
+    assert locked["engine"]["kind"] == "synthetic"
+    assert locked["engine"]["device"] == "cpu"
+    assert locked["engine"]["block_size"] == 1
+    assert locked["examples"] is None
+    assert len(locked["model"]["digest"]) == 64
+
+
+def test_variants_share_entries_and_new_ones_need_no_new_lock(
+    study: Study, study_of: Studies
+) -> None:
+    write_lock(study)
+    variants = {"a": {}, "b": {"engine": {"dtype": "float32"}, "pivots": {"margin": 0.1}}}
+    locked = read_lock(synthetic(study_of, variants=variants))["variants"]
+    assert locked["a"] == locked["b"]
+
+
+def test_a_config_that_points_elsewhere_is_said(study: Study, study_of: Studies) -> None:
+    write_lock(study)
+    other = synthetic(study_of, questions={"limit": 1})
+    with pytest.raises(ReforkError, match=r"(?s)no longer fits.*base: questions .*never locked"):
+        read_lock(other)
+
+
+def test_changed_questions_are_said_and_touched_ones_are_not(study: Study) -> None:
+    path = Path("questions.jsonl")
+    write_lock(study)
+    path.write_text(path.read_text())
+    read_lock(study)
+    path.write_text(json.dumps({**QUESTION, "answer": "3"}) + "\n")
+    with pytest.raises(ReforkError, match=r"has changed since it was locked.*\n.*refork lock"):
+        read_lock(study)
+    path.unlink()
+    with pytest.raises(ReforkError, match=r"questions\.jsonl"):
+        read_lock(study)
+
+
+def test_examples_are_locked(study: Study, study_of: Studies) -> None:
+    with_examples = synthetic(study_of, prompt={"examples": "examples.yaml"})
+    with pytest.raises(ReforkError, match=r"prompt\.examples: examples\.yaml: no such file"):
+        write_lock(with_examples)
+    path = Path("examples.yaml")
+    path.write_text("- {question: 1 + 2?, answer: 'Answer: 3'}\n")
+    write_lock(with_examples)
+    path.write_text("- {question: 1 + 3?, answer: 'Answer: 4'}\n")
+    with pytest.raises(ReforkError, match=r"examples .* has changed since"):
+        read_lock(with_examples)
+
+
+def test_the_weights_of_a_folder_are_locked(
+    study: Study, study_of: Studies, synthetic_model: Path
+) -> None:
+    # Any folder that a model source accepts will do; the engine is not started by the lock.
+    folder = Path("model")
+    folder.mkdir()
+    for file in synthetic_model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    here = study_of(engine={"kind": "torch", "device": "cpu"})
+    write_lock(here)
+    (folder / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ReforkError, match=r"model .* has changed since"):
+        read_lock(here)
+
+
+def test_an_interpreter_that_cannot_be_run_is_said(study: Study, study_of: Studies) -> None:
+    engine = {"kind": "synthetic", "python": "no/such/python"}
+    broken = study_of(model={"folder": None}, engine=engine)
+    with pytest.raises(ReforkError, match=r"engine\.python: no/such/python: cannot be run"):
+        write_lock(broken)
