@@ -17,4 +17,5 @@ rule report:
     message:
         "Report"
     shell:
-        "{params.python} workflow_scripts/report.py --stage {params.stage} --out {output} " + TO_LOG
+        "{params.python} workflow_scripts/report.py --stage {params.stage} --out {output}"
+        " 2> >(tee {log} >&2)"
