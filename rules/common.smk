@@ -2,6 +2,8 @@
 
 import sys
 
+from snakemake.settings.types import DeploymentMethod
+
 from refork.errors import ReforkError
 from refork.study.opening import begin_run, open_study
 
@@ -12,7 +14,9 @@ try:
 except ReforkError as error:
     sys.exit(f"refork: {error}")
 
-PYTHON = sys.executable
+# With `--sdm conda` a job runs in its rule's environment, else with the interpreter that runs this.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+PYTHON = "python" if CONDA else sys.executable
 
 
 wildcard_constraints:
