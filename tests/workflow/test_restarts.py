@@ -77,3 +77,20 @@ def twin(project: Project, tmp_path: Path) -> Project:
     folder = tmp_path / "twin"
     subprocess.run(["cp", "-a", str(project.folder), str(folder)], check=True)
     return Project(folder)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_stock_bfloat16(project: Project, smollm2: Path, tmp_path: Path) -> None:
+    undisturbed = twin(project, tmp_path)
+    examples = "config/questions/demo_examples.yaml"
+    for each in (project, undisturbed):
+        each.configure(
+            questions={"file": "config/questions/demo.jsonl", "limit": 5, "shards": 1},
+            prompt={"examples": examples},
+            model={"folder": str(smollm2)},
+            engine={"kind": "torch", "device": "cpu", "batch_rows": 16},
+            rollouts={"temperature": 0.7},
+            resample={"temperature": 0.7, "max_tokens": 32, "continuations": 2, "draw_block": 2},
+        )
+    killed_equals_undisturbed(project, undisturbed, "resample")
