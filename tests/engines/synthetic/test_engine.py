@@ -17,14 +17,14 @@ from refork.data.schemas import REQUESTS, RESULTS
 from refork.engines import open_engine
 from refork.engines.interface import Engine, EngineSettings, SyntheticSettings
 from refork.engines.seeds import request_seed
-from refork.engines.synthetic_chain import (
+from refork.engines.synthetic.chain import (
     TRUNCATED,
     Chain,
     credit,
     outcome_distribution,
     sampling_probabilities,
 )
-from refork.engines.synthetic_model import read_chain
+from refork.engines.synthetic.model import read_chain
 from refork.errors import EngineError
 from refork.tasks.graders.grading import GradingSettings, grade
 from refork.tasks.questions import Question

@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM
 
 from engine_bench import Bench, make_bench
 from engine_requests import GREEDY, fresh, resumed, table
-from refork.engines.snapshots import Snapshots
-from refork.engines.torch_attention import grouped_attention
-from refork.engines.torch_cache import RESERVE, RowCache
-from refork.engines.torch_engine import TorchEngine
+from refork.engines.torch.attention import grouped_attention
+from refork.engines.torch.cache import RESERVE, RowCache
+from refork.engines.torch.engine import TorchEngine
+from refork.engines.torch.snapshots import Snapshots
 from refork.errors import EngineError
 from tiny_model import CONTEXT_LENGTH
 from tiny_tokenizer import write_tokenizer

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from refork.engines import sampling, seeds
-from refork.engines.sampling import Draws, rank, sample
+from refork.engines import seeds
+from refork.engines.torch import sampling
+from refork.engines.torch.sampling import Draws, rank, sample
 
 SEEDS = st.integers(0, 2**64 - 1)
 

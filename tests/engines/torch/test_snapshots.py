@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from refork.engines.snapshots import Snapshots, StateKind, write_snapshots
+from refork.engines.torch.snapshots import Snapshots, StateKind, write_snapshots
 from refork.errors import EngineError, ReforkError
 
 KIND = StateKind(model="abc", dtype="bfloat16", layers=3, heads=2, width=8)

@@ -7,8 +7,8 @@ from refork.engines.interface import Engine, EngineSettings
 from refork.errors import EngineError
 
 KINDS = {
-    "torch": ("refork.engines.torch_engine", "TorchEngine"),
-    "synthetic": ("refork.engines.synthetic", "SyntheticEngine"),
+    "torch": ("refork.engines.torch.engine", "TorchEngine"),
+    "synthetic": ("refork.engines.synthetic.engine", "SyntheticEngine"),
 }
 """Module and class of each kind; imported only when opened, for each has its own environment."""
 

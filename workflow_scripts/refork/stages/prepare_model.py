@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refork.engines import model_source
+from refork.engines.model_source.source import ModelSource, make_model_folder
 
 
 def prepare_model(stage: Mapping[str, Any], out: Path) -> dict[str, Any]:
@@ -15,5 +15,5 @@ def prepare_model(stage: Mapping[str, Any], out: Path) -> dict[str, Any]:
     ReforkError
         The model cannot be had, or is not the one that was locked.
     """
-    source = model_source.ModelSource(**stage["settings"]["model"])
-    return model_source.prepare_model(source, out, stage["lock"]["model"]["digest"])
+    source = ModelSource(**stage["settings"]["model"])
+    return make_model_folder(source, out, stage["lock"]["model"]["digest"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from refork import __version__
 from refork.data.files import canonical_json, file_sha256, read_json, write_json
-from refork.engines.model_source import ModelSource, source_digest
+from refork.engines.model_source.source import ModelSource, source_digest
 from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.loading import Study

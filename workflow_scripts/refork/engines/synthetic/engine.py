@@ -19,9 +19,9 @@ from refork.data.files import atomic_path, canonical_json, file_sha256
 from refork.engines.interface import EngineFacts, EngineSettings, GroupResult
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.seeds import mix, uniform
-from refork.engines.synthetic_chain import Floats, Indices, sampling_probabilities
-from refork.engines.synthetic_columns import Lists, read_lists, read_numbers, results_table
-from refork.engines.synthetic_model import SYNTHETIC_FILE, read_chain
+from refork.engines.synthetic.chain import Floats, Indices, sampling_probabilities
+from refork.engines.synthetic.columns import Lists, read_lists, read_numbers, results_table
+from refork.engines.synthetic.model import SYNTHETIC_FILE, read_chain
 from refork.errors import EngineError
 
 Seeds = npt.NDArray[np.uint64]
@@ -59,7 +59,7 @@ class _Decoded:
 
 
 class SyntheticEngine:
-    """The engine of a folder that `synthetic_model.write_synthetic_model` wrote."""
+    """The engine of a folder that `model.write_synthetic_model` wrote."""
 
     def __init__(self, settings: EngineSettings, model_folder: Path) -> None:
         self._settings = settings

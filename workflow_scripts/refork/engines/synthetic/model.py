@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from refork.data.files import read_json, write_text
-from refork.engines.synthetic_chain import Chain
+from refork.engines.synthetic.chain import Chain
 from refork.errors import EngineError
 
 SYNTHETIC_FILE = "synthetic.json"

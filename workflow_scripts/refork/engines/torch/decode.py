@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import torch
 
 from refork.engines.requests import Request
-from refork.engines.sampling import CANDIDATES, Draws, log_probabilities, rank, sample
-from refork.engines.torch_cache import RowCache
-from refork.engines.torch_model import TorchModel
+from refork.engines.torch.cache import RowCache
+from refork.engines.torch.model import TorchModel
+from refork.engines.torch.sampling import CANDIDATES, Draws, log_probabilities, rank, sample
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import transformers
 from refork.data.schemas import RESULTS
 from refork.engines.interface import EngineFacts, EngineSettings, GroupResult
 from refork.engines.requests import Request, check_requests, read_requests
-from refork.engines.snapshots import Snapshots, write_snapshots
-from refork.engines.torch_decode import Row, Start, decode
-from refork.engines.torch_model import Prefill, TorchModel
+from refork.engines.torch.decode import Row, Start, decode
+from refork.engines.torch.model import Prefill, TorchModel
+from refork.engines.torch.snapshots import Snapshots, write_snapshots
 
 
 class TorchEngine:

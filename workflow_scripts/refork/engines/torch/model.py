@@ -11,10 +11,10 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from refork.engines.interface import EngineSettings
-from refork.engines.sampling import log_probabilities
-from refork.engines.snapshots import StateKind
-from refork.engines.torch_attention import GROUPED
-from refork.engines.torch_cache import RowCache
+from refork.engines.torch.attention import GROUPED
+from refork.engines.torch.cache import RowCache
+from refork.engines.torch.sampling import log_probabilities
+from refork.engines.torch.snapshots import StateKind
 from refork.errors import EngineError
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}

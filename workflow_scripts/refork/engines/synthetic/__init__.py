@@ -1,0 +1,1 @@
+"""The synthetic engine: a Markov chain whose outcomes and credits are known in closed form."""

@@ -1,0 +1,1 @@
+"""The torch engine: causal models of transformers, resumed from keys and values."""
