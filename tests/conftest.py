@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import transformers
 
+from helpers.repository import ROOT
+from helpers.smollm2 import SMOLLM2
 from refork.data.files import file_sha256
 from refork.engines.model_source.source import make_model_folder
 from refork.engines.model_source.wheel import cache_folder
 from refork.engines.synthetic.model import write_synthetic_model
-from repository import ROOT
-from smollm2_source import SMOLLM2
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from repository import ROOT
+from helpers.repository import ROOT
 
 ENVS = ROOT / "envs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repository import ROOT, files
+from helpers.repository import ROOT, files
 
 TOP_LEVEL = {
     *("Snakefile", "config", "rules", "workflow_scripts", "envs", "profiles", "tests", "docs"),

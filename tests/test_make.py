@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repository import ROOT, copy_to
+from helpers.repository import ROOT, copy_to
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 DEMO_SECONDS = 360

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helpers.repository import BIN, ROOT, copy_to
 from refork.study.loading import load_study, merge, read_yaml
-from repository import BIN, ROOT, copy_to
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *(ROOT / "config").glob("*.md")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

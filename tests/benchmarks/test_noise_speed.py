@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from helpers.repository import BIN
 from refork.data.schemas import CREDITS
 from refork.data.tables import write_table
-from repository import BIN
 
 PIVOTS = 1_000_000
 PIVOTS_A_ROLLOUT, ROLLOUTS = 5, 8

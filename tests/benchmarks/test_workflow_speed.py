@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from repository import BIN, copy_to
+from helpers.repository import BIN, copy_to
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

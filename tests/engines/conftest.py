@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine_bench import Bench, make_bench
-from tiny_model import write_tiny_model
+from helpers.engines import Subject, make_subject
+from helpers.tiny_model import write_tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +30,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def bench(request: pytest.FixtureRequest) -> Bench:
+def subject(request: pytest.FixtureRequest) -> Subject:
     """Return each engine in turn."""
     kind, dtype, model, fidelity = request.param
-    return make_bench(kind, dtype, request.getfixturevalue(model), fidelity)
+    return make_subject(kind, dtype, request.getfixturevalue(model), fidelity)
 
 
 @pytest.fixture(scope="session", params=["float32", "bfloat16"])
-def tiny_bench(request: pytest.FixtureRequest, tiny_model: Path) -> Bench:
+def tiny_subject(request: pytest.FixtureRequest, tiny_model: Path) -> Subject:
     """Return the torch engine on the tiny model, in both dtypes."""
-    return make_bench("torch", request.param, tiny_model, 1.0)
+    return make_subject("torch", request.param, tiny_model, 1.0)

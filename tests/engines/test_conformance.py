@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from scipy.stats import chisquare
 
-from engine_bench import Bench
-from engine_requests import GREEDY, SAMPLED, fresh, remainders, resumed, table
+from helpers.engines import Subject
+from helpers.requests import GREEDY, SAMPLED, fresh, remainders, resumed, table
 from refork.data.schemas import REQUESTS, RESULTS
 from refork.errors import EngineError
 
@@ -28,23 +28,23 @@ class Base:
 
 @pytest.fixture(scope="module", params=[SAMPLED, GREEDY], ids=["sampled", "greedy"])
 def base(
-    request: pytest.FixtureRequest, bench: Bench, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, subject: Subject, tmp_path_factory: pytest.TempPathFactory
 ) -> Base:
     snapshots = tmp_path_factory.mktemp("base") / "snapshots.safetensors"
-    requests = fresh(bench.prompts, rollouts=4, keep_snapshot=True, **request.param)
-    return Base(requests, bench.engine.run_group(requests, None, snapshots).results, snapshots)
+    requests = fresh(subject.prompts, rollouts=4, keep_snapshot=True, **request.param)
+    return Base(requests, subject.engine.run_group(requests, None, snapshots).results, snapshots)
 
 
-def test_results_stand_in_the_order_of_their_requests(bench: Bench, base: Base) -> None:
+def test_results_stand_in_the_order_of_their_requests(subject: Subject, base: Base) -> None:
     rows = [{**row, "keep_snapshot": False} for row in base.requests.to_pylist()]
-    results = bench.engine.run_group(table(rows[::-1]), None, None).results
+    results = subject.engine.run_group(table(rows[::-1]), None, None).results
     assert results.schema.equals(RESULTS)
     assert results["request"].to_pylist() == list(range(len(rows)))
     forwards = base.results["token_ids"].to_pylist()
-    bench.assert_same(results["token_ids"].to_pylist(), forwards[::-1])
+    subject.assert_same(results["token_ids"].to_pylist(), forwards[::-1])
 
 
-def test_rollouts_end_as_they_say(bench: Bench, base: Base) -> None:
+def test_rollouts_end_as_they_say(subject: Subject, base: Base) -> None:
     for request, result in zip(base.requests.to_pylist(), base.results.to_pylist(), strict=True):
         tokens = result["token_ids"]
         assert 1 <= len(tokens) <= request["max_tokens"]
@@ -53,8 +53,8 @@ def test_rollouts_end_as_they_say(bench: Bench, base: Base) -> None:
             assert len(tokens) == request["max_tokens"]
         else:
             assert result["finish_reason"] == "stop"
-            assert tokens[-1] == bench.end_token
-        assert bench.end_token not in tokens[:-1]
+            assert tokens[-1] == subject.end_token
+        assert subject.end_token not in tokens[:-1]
 
 
 def test_log_probabilities_are_ranked_and_raw(base: Base) -> None:
@@ -75,45 +75,47 @@ def test_log_probabilities_are_ranked_and_raw(base: Base) -> None:
                 assert logprob <= logprobs[-1]
 
 
-def test_the_same_requests_draw_the_same(bench: Bench, base: Base, tmp_path: Path) -> None:
+def test_the_same_requests_draw_the_same(subject: Subject, base: Base, tmp_path: Path) -> None:
     other = resumed(base.requests, base.results, "prefill")
-    bench.engine.run_group(other, None, None)
+    subject.engine.run_group(other, None, None)
     again = tmp_path / "again.safetensors"
-    assert bench.engine.run_group(base.requests, None, again).results.equals(base.results)
+    assert subject.engine.run_group(base.requests, None, again).results.equals(base.results)
     assert again.read_bytes() == base.snapshots.read_bytes()
 
 
-def test_another_seed_draws_other_tokens(bench: Bench) -> None:
-    requests = fresh(bench.prompts, rollouts=2)
+def test_another_seed_draws_other_tokens(subject: Subject) -> None:
+    requests = fresh(subject.prompts, rollouts=2)
     seeds = [seed ^ 1 for seed in requests["seed"].to_pylist()]
     other = table(
         [{**row, "seed": seed} for row, seed in zip(requests.to_pylist(), seeds, strict=True)]
     )
-    first, second = (bench.engine.run_group(group, None, None) for group in (requests, other))
+    first, second = (subject.engine.run_group(group, None, None) for group in (requests, other))
     assert not first.results["token_ids"].equals(second.results["token_ids"])
 
 
 @pytest.mark.parametrize("state", RESUMED)
-def test_resumed_rollouts_draw_what_the_original_drew(bench: Bench, base: Base, state: str) -> None:
+def test_resumed_rollouts_draw_what_the_original_drew(
+    subject: Subject, base: Base, state: str
+) -> None:
     requests = resumed(base.requests, base.results, state)
-    results = bench.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None).results
     original = remainders(base.requests, base.results, requests)
-    bench.assert_same(results["token_ids"].to_pylist(), original)
+    subject.assert_same(results["token_ids"].to_pylist(), original)
 
 
 @pytest.mark.parametrize("state", RESUMED)
-def test_fidelity_is_bounded(bench: Bench, base: Base, state: str) -> None:
+def test_fidelity_is_bounded(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
-    fidelity = bench.engine.run_group(requests, base.snapshots, None).results["fidelity"]
+    fidelity = subject.engine.run_group(requests, base.snapshots, None).results["fidelity"]
     assert fidelity.null_count == 0
     largest = pc.max(fidelity).as_py()
-    assert largest == 0 if state == "snapshot" else largest <= bench.fidelity
+    assert largest == 0 if state == "snapshot" else largest <= subject.fidelity
 
 
 @pytest.mark.parametrize("state", RESUMED)
-def test_token_counts_are_true(bench: Bench, base: Base, state: str) -> None:
+def test_token_counts_are_true(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
-    results = bench.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None).results
     prefixes = pc.list_value_length(requests["token_ids"]).to_pylist()
     cached = prefixes if state == "snapshot" else [0] * len(prefixes)
     recomputed = [prefix - taken for prefix, taken in zip(prefixes, cached, strict=True)]
@@ -128,37 +130,39 @@ def test_base_rollouts_take_nothing_over(base: Base) -> None:
 
 
 @pytest.mark.parametrize("state", RESUMED)
-def test_without_a_forced_token_the_next_one_is_drawn(bench: Bench, base: Base, state: str) -> None:
+def test_without_a_forced_token_the_next_one_is_drawn(
+    subject: Subject, base: Base, state: str
+) -> None:
     forced = resumed(base.requests, base.results, state)
     requests = table([{**row, "forced_token": None} for row in forced.to_pylist()])
-    results = bench.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None).results
     fed = pc.list_value_length(requests["token_ids"])
     assert pc.add(results["cached_tokens"], results["recomputed_tokens"]).equals(fed)
     drawn = [tokens[:1] for tokens in results["token_ids"].to_pylist()]
-    bench.assert_same(drawn, [[token] for token in forced["forced_token"].to_pylist()])
+    subject.assert_same(drawn, [[token] for token in forced["forced_token"].to_pylist()])
 
 
 @pytest.mark.parametrize("state", RESUMED)
-def test_nothing_follows_a_forced_end(bench: Bench, base: Base, state: str) -> None:
-    rows = resumed(base.requests, base.results, state, forced_token=bench.end_token)
-    results = bench.engine.run_group(rows, base.snapshots, None).results
+def test_nothing_follows_a_forced_end(subject: Subject, base: Base, state: str) -> None:
+    rows = resumed(base.requests, base.results, state, forced_token=subject.end_token)
+    results = subject.engine.run_group(rows, base.snapshots, None).results
     assert set(results["finish_reason"].to_pylist()) == {"stop"}
     assert pc.max(pc.list_value_length(results["token_ids"])).as_py() == 0
     assert results["fidelity"].null_count == 0
 
 
-def test_narrow_batches_draw_the_same(bench: Bench, base: Base) -> None:
-    narrow = bench.open(batch_rows=3)
+def test_narrow_batches_draw_the_same(subject: Subject, base: Base) -> None:
+    narrow = subject.open(batch_rows=3)
     requests = resumed(base.requests, base.results, "snapshot")
     results = narrow.run_group(requests, base.snapshots, None).results
     original = remainders(base.requests, base.results, requests)
-    bench.assert_same(results["token_ids"].to_pylist(), original)
+    subject.assert_same(results["token_ids"].to_pylist(), original)
 
 
-def test_draws_follow_top_k_and_top_p(bench: Bench) -> None:
+def test_draws_follow_top_k_and_top_p(subject: Subject) -> None:
     count, temperature, top_k, top_p = 1500, 1.3, 12, 0.8
     requests = fresh(
-        bench.prompts[:1],
+        subject.prompts[:1],
         rollouts=count,
         temperature=temperature,
         top_k=top_k,
@@ -166,7 +170,7 @@ def test_draws_follow_top_k_and_top_p(bench: Bench) -> None:
         max_tokens=1,
         top_logprobs=top_k,
     )
-    results = bench.engine.run_group(requests, None, None).results.to_pylist()
+    results = subject.engine.run_group(requests, None, None).results.to_pylist()
     tokens, logprobs = (np.array(results[0][name][0]) for name in ("top_token_ids", "top_logprobs"))
     weights = np.exp(logprobs / temperature)
     weights /= weights.sum()
@@ -177,12 +181,12 @@ def test_draws_follow_top_k_and_top_p(bench: Bench) -> None:
     assert chisquare(counts, count * weights / weights.sum()).pvalue > 1e-3
 
 
-def test_a_request_longer_than_the_context_is_refused(bench: Bench) -> None:
-    context = bench.engine.facts.context_length
-    fitting = fresh(bench.prompts, rollouts=1).to_pylist()
+def test_a_request_longer_than_the_context_is_refused(subject: Subject) -> None:
+    context = subject.engine.facts.context_length
+    fitting = fresh(subject.prompts, rollouts=1).to_pylist()
     fitting[1]["max_tokens"] = context - len(fitting[1]["token_ids"]) + 1
     with pytest.raises(EngineError, match="question q1"):
-        bench.engine.run_group(table(fitting), None, None)
+        subject.engine.run_group(table(fitting), None, None)
 
 
 @pytest.mark.parametrize(
@@ -196,25 +200,27 @@ def test_a_request_longer_than_the_context_is_refused(bench: Bench) -> None:
         ({"keep_snapshot": True}, "needs a file to write to"),
     ],
 )
-def test_faulty_requests_are_refused(bench: Bench, change: dict[str, object], words: str) -> None:
-    requests = fresh(bench.prompts[:1], rollouts=1, **change)
+def test_faulty_requests_are_refused(
+    subject: Subject, change: dict[str, object], words: str
+) -> None:
+    requests = fresh(subject.prompts[:1], rollouts=1, **change)
     with pytest.raises(EngineError, match=f"question q0, rollout 0: .*{words}"):
-        bench.engine.run_group(requests, None, None)
+        subject.engine.run_group(requests, None, None)
 
 
-def test_another_schema_is_refused(bench: Bench) -> None:
-    requests = fresh(bench.prompts[:1], rollouts=1).drop_columns("seed")
+def test_another_schema_is_refused(subject: Subject) -> None:
+    requests = fresh(subject.prompts[:1], rollouts=1).drop_columns("seed")
     with pytest.raises(EngineError, match="columns"):
-        bench.engine.run_group(requests, None, None)
+        subject.engine.run_group(requests, None, None)
 
 
-def test_a_rollout_without_a_snapshot_is_refused(bench: Bench, base: Base) -> None:
+def test_a_rollout_without_a_snapshot_is_refused(subject: Subject, base: Base) -> None:
     rows = resumed(base.requests, base.results, "snapshot", rollout=99)
     with pytest.raises(EngineError, match=r"rollout q\d/99"):
-        bench.engine.run_group(rows, base.snapshots, None)
+        subject.engine.run_group(rows, base.snapshots, None)
 
 
-def test_an_empty_group_has_no_results(bench: Bench) -> None:
-    results = bench.engine.run_group(REQUESTS.empty_table(), None, None).results
+def test_an_empty_group_has_no_results(subject: Subject) -> None:
+    results = subject.engine.run_group(REQUESTS.empty_table(), None, None).results
     assert results.num_rows == 0
     assert results.schema.equals(RESULTS)

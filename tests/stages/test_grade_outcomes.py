@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 import transformers
 
+from helpers.tiny_tokenizer import write_tokenizer
 from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.errors import ReforkError
 from refork.stages.grade_outcomes import grade_outcomes
 from refork.tasks.graders import GradingSettings
-from tiny_tokenizer import write_tokenizer
 
 PROMPT = "What do bees make?\n"
 ROLLOUT = "The answer is (C)"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from helpers.tiny_tokenizer import write_tokenizer
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import read_table, write_table
 from refork.errors import ReforkError
@@ -15,7 +16,6 @@ from refork.tasks.letters import LETTERS
 from refork.tasks.prompts import PromptSettings
 from refork.tasks.questions import load_questions, questions_digest
 from refork.tasks.rows import QuestionSource
-from tiny_tokenizer import write_tokenizer
 
 PLAN = Plan(rollouts=3, seed=0, context_length=4096)
 RECORDS = [

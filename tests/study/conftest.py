@@ -1,25 +1,13 @@
+"""Studies of the small config, with their locks."""
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.studies import CONFIG, LOCKED, Studies
 from refork.study.loading import Study, load_study, merge
-
-CONFIG: dict[str, Any] = {
-    "study": "small",
-    "questions": {"file": "questions.jsonl", "shards": 2},
-    "model": {"folder": "model"},
-    "engine": {"kind": "torch", "device": "cpu"},
-}
-LOCKED: dict[str, Any] = {
-    "model": {"digest": "m"},
-    "questions": {"digest": "q", "count": 10},
-    "examples": None,
-    "engine": {"kind": "torch", "device": "cpu", "version": "1", "block_size": 1},
-}
-
-Studies = Callable[..., Study]
 
 
 @pytest.fixture

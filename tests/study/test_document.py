@@ -4,10 +4,10 @@ import json
 
 import yaml
 
+from helpers.repository import ROOT
 from refork.study.config import Settings
 from refork.study.document import default_yaml, json_schema, with_table
 from refork.study.loading import load_study, merge
-from repository import ROOT
 
 CONFIG = ROOT / "config"
 

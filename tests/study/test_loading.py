@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from helpers.studies import CONFIG, Studies
 from refork.errors import ReforkError
 from refork.study.loading import load_files, load_study, merge, read_yaml
-from study.conftest import CONFIG, Studies
 
 
 def errors(**overrides: Any) -> list[str]:

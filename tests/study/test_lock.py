@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.studies import Studies
 from refork.errors import ReforkError
 from refork.study.loading import Study
 from refork.study.lock import lock_path, make_lock_if_absent, read_lock, write_lock
-from study.conftest import Studies
 
 QUESTION = {"id": "a", "question": "1 + 1?", "answer": "2"}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.studies import LOCKED, Studies
 from refork.data.files import read_json
 from refork.errors import ReforkError
 from refork.study.cost import stage_cost
@@ -15,7 +16,6 @@ from refork.study.folders import link_names, model_folder, read_record, write_re
 from refork.study.graph import Graph, build_graph
 from refork.study.loading import Study
 from refork.study.opening import begin_run, hold_results, open_study
-from study.conftest import LOCKED, Studies
 
 Locks = Callable[[Study], dict[str, Any]]
 HOLD = textwrap.dedent("""

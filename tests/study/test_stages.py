@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from helpers.studies import LOCKED, Studies
 from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.graph import Graph, block_draws, build_graph, draw_blocks
 from refork.study.loading import Study
-from study.conftest import LOCKED, Studies
 
 Locks = Callable[[Study], dict[str, Any]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tiny_tokenizer import write_tokenizer
+from helpers.tiny_tokenizer import write_tokenizer
 
 
 @pytest.fixture(scope="session")

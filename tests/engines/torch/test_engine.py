@@ -11,15 +11,15 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from engine_bench import Bench, make_bench
-from engine_requests import GREEDY, fresh, resumed, table
+from helpers.engines import Subject, make_subject
+from helpers.requests import GREEDY, fresh, resumed, table
+from helpers.tiny_model import CONTEXT_LENGTH
+from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.torch.attention import grouped_attention
 from refork.engines.torch.cache import RESERVE, RowCache
 from refork.engines.torch.engine import TorchEngine
 from refork.engines.torch.snapshots import Snapshots
 from refork.errors import EngineError
-from tiny_model import CONTEXT_LENGTH
-from tiny_tokenizer import write_tokenizer
 
 SIZES: dict[str, Any] = {
     "vocab_size": 260,
@@ -68,11 +68,11 @@ def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
 
 
 @contextmanager
-def counted_tokens(bench: Bench) -> Iterator[list[int]]:
+def counted_tokens(subject: Subject) -> Iterator[list[int]]:
     """Count the tokens that each call of the model is fed."""
-    assert isinstance(bench.engine, TorchEngine)
+    assert isinstance(subject.engine, TorchEngine)
     fed: list[int] = []
-    hook = bench.engine._model.model.register_forward_pre_hook(
+    hook = subject.engine._model.model.register_forward_pre_hook(
         lambda _, __, arguments: fed.append(arguments["input_ids"].numel()), with_kwargs=True
     )
     yield fed
@@ -82,28 +82,28 @@ def counted_tokens(bench: Bench) -> Iterator[list[int]]:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
     write_model(tmp_path, ARCHITECTURES[architecture])
-    bench = make_bench("torch", "float32", tmp_path, 0.0)
-    requests = fresh(bench.prompts, rollouts=1, max_tokens=RESERVE + 20, **GREEDY)
-    results = bench.engine.run_group(requests, None, None).results.to_pylist()
+    subject = make_subject("torch", "float32", tmp_path, 0.0)
+    requests = fresh(subject.prompts, rollouts=1, max_tokens=RESERVE + 20, **GREEDY)
+    results = subject.engine.run_group(requests, None, None).results.to_pylist()
     model: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    for prompt, result in zip(bench.prompts, results, strict=True):
+    for prompt, result in zip(subject.prompts, results, strict=True):
         generated = model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
             max_new_tokens=RESERVE + 20,
             do_sample=False,
-            eos_token_id=[1, bench.end_token],
+            eos_token_id=[1, subject.end_token],
         )
         assert result["token_ids"] == generated[0, len(prompt) :].tolist()
 
 
-def test_log_probabilities_are_the_models_own(tiny_bench: Bench) -> None:
-    requests = fresh(tiny_bench.prompts, rollouts=3)
-    results = tiny_bench.engine.run_group(requests, None, None).results
+def test_log_probabilities_are_the_models_own(tiny_subject: Subject) -> None:
+    requests = fresh(tiny_subject.prompts, rollouts=3)
+    results = tiny_subject.engine.run_group(requests, None, None).results
     model = AutoModelForCausalLM.from_pretrained(
-        tiny_bench.folder, dtype=torch.float32, attn_implementation="eager"
+        tiny_subject.folder, dtype=torch.float32, attn_implementation="eager"
     )
-    bound = 1e-4 if tiny_bench.dtype == "float32" else 0.6
+    bound = 1e-4 if tiny_subject.dtype == "float32" else 0.6
     for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
         sequence = torch.tensor([request["token_ids"] + result["token_ids"]])
         with torch.no_grad():
@@ -115,19 +115,19 @@ def test_log_probabilities_are_the_models_own(tiny_bench: Bench) -> None:
         assert np.abs(np.array(result["top_logprobs"]) - best.numpy()).max() < bound
 
 
-def test_what_is_fed_is_what_is_counted(tiny_bench: Bench, tmp_path: Path) -> None:
-    run, snapshots = tiny_bench.engine.run_group, tmp_path / "snapshots"
-    requests = fresh(tiny_bench.prompts, rollouts=3, keep_snapshot=True)
-    with counted_tokens(tiny_bench) as fed:
+def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -> None:
+    run, snapshots = tiny_subject.engine.run_group, tmp_path / "snapshots"
+    requests = fresh(tiny_subject.prompts, rollouts=3, keep_snapshot=True)
+    with counted_tokens(tiny_subject) as fed:
         results = run(requests, None, snapshots).results
     drawn = sum(len(tokens) for tokens in results["token_ids"].to_pylist())
     # Each prompt once; the last token that a rollout draws is not fed.
-    assert sum(fed) == sum(map(len, tiny_bench.prompts)) + drawn - requests.num_rows
+    assert sum(fed) == sum(map(len, tiny_subject.prompts)) + drawn - requests.num_rows
 
     for state in ("snapshot", "decode_replay", "prefill"):
         rows = resumed(requests, results, state).to_pylist()
         twice = table([row for row in rows for _ in range(2)])
-        with counted_tokens(tiny_bench) as fed:
+        with counted_tokens(tiny_subject) as fed:
             again = run(twice, snapshots, None).results
         drawn = sum(len(tokens) for tokens in again["token_ids"].to_pylist())
         prefixes = [len(row["token_ids"]) for row in rows]
@@ -142,12 +142,12 @@ def test_what_is_fed_is_what_is_counted(tiny_bench: Bench, tmp_path: Path) -> No
             assert sum(fed) == sum(prompts.values()) + 2 * replayed + decoded
 
 
-def test_snapshots_hold_what_the_decode_wrote(tiny_bench: Bench, tmp_path: Path) -> None:
-    requests = fresh(tiny_bench.prompts, rollouts=2, keep_snapshot=True)
-    results = tiny_bench.engine.run_group(requests, None, tmp_path / "file").results
-    assert isinstance(tiny_bench.engine, TorchEngine)
-    model = tiny_bench.engine._model
-    bound = 1e-4 if tiny_bench.dtype == "float32" else 0.5
+def test_snapshots_hold_what_the_decode_wrote(tiny_subject: Subject, tmp_path: Path) -> None:
+    requests = fresh(tiny_subject.prompts, rollouts=2, keep_snapshot=True)
+    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file").results
+    assert isinstance(tiny_subject.engine, TorchEngine)
+    model = tiny_subject.engine._model
+    bound = 1e-4 if tiny_subject.dtype == "float32" else 0.5
     with Snapshots(tmp_path / "file", model.kind) as snapshots:
         for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
             sequence = request["token_ids"] + result["token_ids"][:-1]
@@ -161,26 +161,26 @@ def test_snapshots_hold_what_the_decode_wrote(tiny_bench: Bench, tmp_path: Path)
             assert torch.equal(state[:, :, :, : request["prompt_length"]], prompt.cpu())
 
 
-def test_a_replayed_decode_is_the_recorded_one_bit_for_bit(tiny_bench: Bench) -> None:
-    requests = fresh(tiny_bench.prompts, rollouts=4, max_tokens=6, **GREEDY)
-    results = tiny_bench.engine.run_group(requests, None, None).results
+def test_a_replayed_decode_is_the_recorded_one_bit_for_bit(tiny_subject: Subject) -> None:
+    requests = fresh(tiny_subject.prompts, rollouts=4, max_tokens=6, **GREEDY)
+    results = tiny_subject.engine.run_group(requests, None, None).results
     assert set(results["finish_reason"].to_pylist()) == {"length"}
     again = resumed(requests, results, "decode_replay")
-    replayed = tiny_bench.engine.run_group(again, None, None).results
+    replayed = tiny_subject.engine.run_group(again, None, None).results
     assert set(replayed["fidelity"].to_pylist()) == {0.0}
 
 
-def test_states_mix_in_a_group(tiny_bench: Bench, tmp_path: Path) -> None:
-    requests = fresh(tiny_bench.prompts, rollouts=2, keep_snapshot=True)
-    results = tiny_bench.engine.run_group(requests, None, tmp_path / "file").results
+def test_states_mix_in_a_group(tiny_subject: Subject, tmp_path: Path) -> None:
+    requests = fresh(tiny_subject.prompts, rollouts=2, keep_snapshot=True)
+    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file").results
     groups = [
         resumed(requests, results, state).to_pylist()
         for state in ("snapshot", "prefill", "decode_replay")
     ]
     mixed = table([row for group in groups for row in group])
-    whole = tiny_bench.engine.run_group(mixed, tmp_path / "file", None).results
+    whole = tiny_subject.engine.run_group(mixed, tmp_path / "file", None).results
     apart = [
-        tiny_bench.engine.run_group(table(group), tmp_path / "file", None).results
+        tiny_subject.engine.run_group(table(group), tmp_path / "file", None).results
         for group in groups
     ]
     columns = whole.drop_columns("request").to_pylist()
@@ -191,7 +191,7 @@ def test_states_mix_in_a_group(tiny_bench: Bench, tmp_path: Path) -> None:
 
 def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     fine, coarse = (
-        make_bench("torch", dtype, tiny_model, 0.0) for dtype in ("float32", "bfloat16")
+        make_subject("torch", dtype, tiny_model, 0.0) for dtype in ("float32", "bfloat16")
     )
     requests = fresh(fine.prompts, rollouts=1, keep_snapshot=True)
     results = coarse.engine.run_group(requests, None, tmp_path / "file").results
@@ -200,24 +200,24 @@ def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path
         fine.engine.run_group(again, tmp_path / "file", None)
 
 
-def test_facts(tiny_bench: Bench) -> None:
-    facts = tiny_bench.engine.facts
+def test_facts(tiny_subject: Subject) -> None:
+    facts = tiny_subject.engine.facts
     assert (facts.block_size, facts.context_length) == (1, CONTEXT_LENGTH)
-    assert tiny_bench.end_token in facts.special_tokens
+    assert tiny_subject.end_token in facts.special_tokens
     assert len(facts.special_tokens) == 4
-    assert facts.fingerprint["dtype"] == tiny_bench.dtype
+    assert facts.fingerprint["dtype"] == tiny_subject.dtype
     assert facts.fingerprint["attention"] == "refork_grouped"
 
 
 def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_path: Path) -> None:
-    bench = make_bench("torch", "float32", tiny_model, 0.0)
-    requests = fresh(bench.prompts, rollouts=1)
-    tokens = bench.engine.run_group(requests, None, None).results["token_ids"][0].as_py()
+    subject = make_subject("torch", "float32", tiny_model, 0.0)
+    requests = fresh(subject.prompts, rollouts=1)
+    tokens = subject.engine.run_group(requests, None, None).results["token_ids"][0].as_py()
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    model.generation_config.eos_token_id = [bench.end_token, tokens[5]]
+    model.generation_config.eos_token_id = [subject.end_token, tokens[5]]
     model.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
-    ended = make_bench("torch", "float32", tmp_path, 0.0).engine
+    ended = make_subject("torch", "float32", tmp_path, 0.0).engine
     first = ended.run_group(requests, None, None).results.to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
@@ -233,23 +233,23 @@ def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_pat
     ],
 )
 def test_unknown_settings_are_refused(
-    tiny_bench: Bench, changes: dict[str, Any], words: str
+    tiny_subject: Subject, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(EngineError, match=words):
-        tiny_bench.open(**changes)
+        tiny_subject.open(**changes)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_said(tiny_bench: Bench) -> None:
+def test_a_missing_gpu_is_said(tiny_subject: Subject) -> None:
     with pytest.raises(EngineError, match="torch sees no GPU"):
-        tiny_bench.open(device="cuda")
+        tiny_subject.open(device="cuda")
 
 
 def test_a_folder_without_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     (tmp_path / "config.json").write_bytes((tiny_model / "config.json").read_bytes())
     with pytest.raises(EngineError, match="the model cannot be loaded"):
-        make_bench("torch", "float32", tmp_path, 0.0)
+        make_subject("torch", "float32", tmp_path, 0.0)
 
 
 def test_a_state_that_is_more_than_keys_and_values_is_refused(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_state_that_is_more_than_keys_and_values_is_refused(tmp_path: Path) ->
     )
     write_model(tmp_path, config)
     with pytest.raises(EngineError, match="more state than keys and values"):
-        make_bench("torch", "float32", tmp_path, 0.0)
+        make_subject("torch", "float32", tmp_path, 0.0)
 
 
 def test_rows_keep_their_states_when_others_leave_and_the_buffer_grows() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import transformers
 
-from tiny_tokenizer import SPECIAL, write_tokenizer
+from helpers.tiny_tokenizer import SPECIAL, write_tokenizer
 
 CONTEXT_LENGTH = 256
 

@@ -1,4 +1,4 @@
-"""An engine on a model, as the tests of engines take it."""
+"""The engine under test, on a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ SENTENCES = (
 
 
 @dataclass(frozen=True)
-class Bench:
-    """An engine, prompts for it, and what may be asked of its arithmetic."""
+class Subject:
+    """The engine under test, prompts for it, and what may be asked of its arithmetic."""
 
     kind: str
     dtype: str
@@ -45,12 +45,12 @@ class Bench:
         return open_engine(replace(_settings(self.kind, self.dtype), **changes), self.folder)
 
 
-def make_bench(kind: str, dtype: str, folder: Path, fidelity: float) -> Bench:
+def make_subject(kind: str, dtype: str, folder: Path, fidelity: float) -> Subject:
     """Open an engine on a model folder."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prompts = [tokenizer(sentence).input_ids for sentence in SENTENCES]
     engine = open_engine(_settings(kind, dtype), folder)
-    return Bench(kind, dtype, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
+    return Subject(kind, dtype, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
 
 
 def _settings(kind: str, dtype: str) -> EngineSettings:
