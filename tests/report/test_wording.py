@@ -59,7 +59,7 @@ def test_decimals_can_be_read_back(number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0.031, "0.031"), (0.0000123, "1.23·10^−5"), (0, "0"), (None, "–")]
+    ("number", "text"), [(0.031, "0.031"), (0.0000123, "1.23·10⁻⁵"), (0, "0"), (None, "–")]
 )
 def test_small(number: float | None, text: str) -> None:
     assert wording.small(number) == text
