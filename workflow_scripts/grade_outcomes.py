@@ -10,7 +10,6 @@ from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.grade_outcomes import grade_outcomes
 from refork.study.folders import model_folder, read_record
-from refork.tasks.graders import GradingSettings
 
 
 def main() -> int:
@@ -28,14 +27,11 @@ def main() -> int:
     started = time.time()
     stage = read_record(arguments.stage)
     model = model_folder(arguments.stage, stage)
-    outcomes = grade_outcomes(
-        (read_table(path, CONTINUATIONS) for path in arguments.continuations),
-        read_table(arguments.rollouts, ROLLOUTS),
-        read_table(arguments.pivots, PIVOTS),
-        read_table(arguments.questions, QUESTIONS),
-        model,
-        settings=GradingSettings(**stage["settings"]["grading"]),
-    )
+    questions = read_table(arguments.questions, QUESTIONS)
+    rollouts = read_table(arguments.rollouts, ROLLOUTS)
+    pivots = read_table(arguments.pivots, PIVOTS)
+    continuations = (read_table(path, CONTINUATIONS) for path in arguments.continuations)
+    outcomes = grade_outcomes(stage, questions, rollouts, pivots, continuations, model_folder=model)
     write_table(outcomes, arguments.out, OUTCOMES)
     write_manifest(arguments.out, stage, started, {"rows": outcomes.num_rows})
     return 0

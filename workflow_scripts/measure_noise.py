@@ -10,7 +10,6 @@ from refork.data.schemas import CONTINUATIONS, CREDITS, NOISE, OUTCOMES, PIVOTS
 from refork.data.tables import read_shards, write_csv, write_table
 from refork.errors import exit_in_words
 from refork.stages.measure_noise import measure_noise
-from refork.study.config import Noise
 from refork.study.folders import read_record
 
 
@@ -31,14 +30,10 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
-    measured = measure_noise(
-        read_shards([arguments.outcomes], OUTCOMES),
-        read_shards(arguments.continuations, CONTINUATIONS),
-        read_shards([arguments.pivots], PIVOTS),
-        passes=stage["settings"]["passes"],
-        settings=Noise.model_validate(stage["settings"]["noise"]),
-        block_size=stage["lock"]["block_size"],
-    )
+    pivots = read_shards([arguments.pivots], PIVOTS)
+    outcomes = read_shards([arguments.outcomes], OUTCOMES)
+    continuations = read_shards(arguments.continuations, CONTINUATIONS)
+    measured = measure_noise(stage, pivots, outcomes, continuations)
     record, csv, table = (
         arguments.out.with_name(f"noise.{ending}") for ending in ("json", "csv", "parquet")
     )

@@ -4,15 +4,12 @@ import argparse
 import time
 from pathlib import Path
 
-from refork.data.files import read_json
-from refork.data.manifest import manifest_path, write_manifest
+from refork.data.manifest import write_manifest
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import write_table
 from refork.errors import exit_in_words
-from refork.stages.prepare_questions import Plan, prepare_questions
+from refork.stages.prepare_questions import prepare_questions
 from refork.study.folders import model_folder, read_record
-from refork.study.lock import question_source
-from refork.tasks.prompts import PromptSettings
 
 
 def main() -> int:
@@ -26,22 +23,7 @@ def main() -> int:
     started = time.time()
     stage = read_record(arguments.stage)
     model = model_folder(arguments.stage, stage)
-    settings = stage["settings"]
-    plan = Plan(
-        rollouts=settings["rollouts"]["count"],
-        seed=settings["seed"],
-        context_length=read_json(manifest_path(model))["context_length"],
-        permute_choices=settings["questions"]["permute_choices"],
-        shards=len(arguments.out),
-    )
-    shards = prepare_questions(
-        question_source(settings["questions"]),
-        PromptSettings(**settings["prompt"]),
-        plan,
-        model,
-        trust_remote_code=settings["trust_remote_code"],
-        digest=stage["lock"]["questions"],
-    )
+    shards = prepare_questions(stage, model, len(arguments.out))
     for shard, out in zip(shards, arguments.out, strict=True):
         write_table(shard, out, QUESTIONS)
         write_manifest(out, stage, started, {"rows": shard.num_rows})

@@ -23,7 +23,7 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
-    *beside, _ = build_report(arguments.stage.parents[2], stage, arguments.out.parent)
+    *beside, _ = build_report(stage, arguments.stage.parents[2], arguments.out.parent)
     write_manifest(arguments.out, stage, started, files=beside)
     return 0
 

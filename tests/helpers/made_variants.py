@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.report.study_data import VariantData
 from refork.stages.measure_noise import measure_noise
-from refork.study.config import Noise, Settings
+from refork.study.config import Settings
 
 K = 4
 PROMPT = [1, 2, 3]
@@ -92,13 +92,12 @@ class VariantMaker:
         right = self._right(len(pivots))
         continuations = _table(self._continuations(pivots, right), CONTINUATIONS)
         outcomes = _table(self._outcomes(rollouts, pivots, right), OUTCOMES)
-        measured = measure_noise(
-            outcomes,
-            continuations,
-            _table(pivots, PIVOTS),
-            passes=[item["name"] for item in self.settings["passes"]],
-            settings=Noise.model_validate(self.settings["noise"]),
-        )
+        passes = [item["name"] for item in self.settings["passes"]]
+        stage = {
+            "settings": {"noise": self.settings["noise"], "passes": passes},
+            "lock": {"block_size": 1},
+        }
+        measured = measure_noise(stage, _table(pivots, PIVOTS), outcomes, continuations)
         return VariantData(
             name=self.name,
             settings=self.settings,

@@ -11,11 +11,15 @@ from helpers.tiny_tokenizer import write_tokenizer
 from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.errors import ReforkError
 from refork.stages.grade_outcomes import grade_outcomes
-from refork.tasks.graders import GradingSettings
+from refork.study.config import Grading
 
 PROMPT = "What do bees make?\n"
 ROLLOUT = "The answer is (C)"
 PIVOT = ROLLOUT.index("C")
+
+
+def stage(**grading: Any) -> dict[str, Any]:
+    return {"settings": {"grading": Grading(**grading).model_dump()}}
 
 
 class Study:
@@ -93,9 +97,13 @@ class Study:
 
     def grade(self, *rows: dict[str, Any], **grading: Any) -> list[dict[str, Any]]:
         tables = [pa.Table.from_pylist([row], CONTINUATIONS) for row in rows]
-        settings = GradingSettings(**grading)
         outcomes = grade_outcomes(
-            tables, self.rollouts(), self.pivots(), self.questions(), self.folder, settings=settings
+            stage(**grading),
+            self.questions(),
+            self.rollouts(),
+            self.pivots(),
+            tables,
+            model_folder=self.folder,
         )
         assert outcomes.schema == OUTCOMES
         graded: list[dict[str, Any]] = outcomes.to_pylist()
@@ -139,9 +147,8 @@ def test_probes_are_not_graded(study: Study) -> None:
 
 
 def test_a_shard_may_be_empty(study: Study) -> None:
-    rollouts, pivots, questions = (schema.empty_table() for schema in (ROLLOUTS, PIVOTS, QUESTIONS))
-    settings = GradingSettings()
-    outcomes = grade_outcomes([], rollouts, pivots, questions, study.folder, settings=settings)
+    questions, rollouts, pivots = (schema.empty_table() for schema in (QUESTIONS, ROLLOUTS, PIVOTS))
+    outcomes = grade_outcomes(stage(), questions, rollouts, pivots, [], model_folder=study.folder)
     assert outcomes.equals(OUTCOMES.empty_table())
 
 
@@ -156,13 +163,9 @@ def test_a_prompt_that_opens_the_think_part(study: Study) -> None:
 
 def test_think_marks_that_are_special_tokens(study: Study) -> None:
     rollouts = study.rollouts("<think>The answer is A.</think>(B)<|end|>")
+    pivots = PIVOTS.empty_table()
     outcomes = grade_outcomes(
-        [],
-        rollouts,
-        PIVOTS.empty_table(),
-        study.questions(),
-        study.folder,
-        settings=GradingSettings(),
+        stage(), study.questions(), rollouts, pivots, [], model_folder=study.folder
     )
     assert outcomes["outcome"].to_pylist() == ["B"]
 
@@ -182,9 +185,8 @@ def test_a_continuation_without_its_pivot_is_named(
 
 
 def test_missing_rollouts_and_questions_are_named(study: Study) -> None:
-    settings = GradingSettings()
-    rollouts, pivots, questions = study.rollouts(), study.pivots(), study.questions()
+    questions, rollouts, pivots = study.questions(), study.rollouts(), study.pivots()
     with pytest.raises(ReforkError, match="bees, rollout 0: a pivot without its rollout"):
-        grade_outcomes([], rollouts[:0], pivots, questions, study.folder, settings=settings)
+        grade_outcomes(stage(), questions, rollouts[:0], pivots, [], model_folder=study.folder)
     with pytest.raises(ReforkError, match="bees, rollout 0: no such row"):
-        grade_outcomes([], rollouts, pivots, questions[:0], study.folder, settings=settings)
+        grade_outcomes(stage(), questions[:0], rollouts, pivots, [], model_folder=study.folder)

@@ -64,6 +64,13 @@ def continuation_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def stage(settings: Noise, block_size: int = 1) -> dict[str, Any]:
+    return {
+        "settings": {"noise": settings.model_dump(), "passes": [*PASSES]},
+        "lock": {"block_size": block_size},
+    }
+
+
 def measured(
     outcomes: list[dict[str, Any]] | None = None,
     continuations: list[dict[str, Any]] | None = None,
@@ -71,14 +78,12 @@ def measured(
     block_size: int = 1,
 ) -> MeasuredNoise:
     return measure_noise(
+        stage(settings or Noise(), block_size),
+        pivots(),
         pa.Table.from_pylist(outcome_rows() if outcomes is None else outcomes, OUTCOMES),
         pa.Table.from_pylist(
             continuation_rows() if continuations is None else continuations, CONTINUATIONS
         ),
-        pivots(),
-        passes=PASSES,
-        settings=settings or Noise(),
-        block_size=block_size,
     )
 
 
@@ -183,8 +188,8 @@ def test_a_comparison_of_a_pass_that_is_not_there() -> None:
 
 
 def test_a_study_without_pivots() -> None:
-    empty = [schema.empty_table() for schema in (OUTCOMES, CONTINUATIONS, PIVOTS)]
-    found = measure_noise(empty[0], empty[1], empty[2], passes=PASSES, settings=Noise())
+    empty = [schema.empty_table() for schema in (PIVOTS, OUTCOMES, CONTINUATIONS)]
+    found = measure_noise(stage(Noise()), *empty)
     assert found.credits.num_rows == 0
     assert found.noise["comparisons"][0]["eligible"] == 0
 

@@ -8,12 +8,20 @@ import pyarrow as pa
 import pytest
 
 from helpers.tiny_tokenizer import write_tokenizer
+from refork.data.files import write_json
+from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import read_table, write_table
 from refork.errors import ReforkError
-from refork.stages.prepare_questions import Plan, load_tokenizer, prepare_questions
+from refork.stages.prepare_questions import (
+    Plan,
+    load_tokenizer,
+    prepare_questions,
+    prompt_tables,
+)
+from refork.study.config import Prompt, Questions
 from refork.tasks.letters import LETTERS
-from refork.tasks.prompts import PromptSettings
+from refork.tasks.prompts import Prompter, PromptSettings
 from refork.tasks.questions import load_questions, questions_digest
 from refork.tasks.rows import QuestionSource
 
@@ -39,7 +47,8 @@ def source(tmp_path: Path) -> QuestionSource:
 
 
 def _prepare(source: QuestionSource, plan: Plan, model_folder: Path) -> list[pa.Table]:
-    return prepare_questions(source, PromptSettings(), plan, model_folder)
+    tokenizer = load_tokenizer(model_folder, trust_remote_code=False)
+    return prompt_tables(load_questions(source), Prompter(PromptSettings(), tokenizer), plan)
 
 
 def test_one_row_a_rollout(source: QuestionSource, model_folder: Path, tmp_path: Path) -> None:
@@ -98,10 +107,19 @@ def test_questions_longer_than_the_context_are_named(
 def test_questions_that_are_not_those_of_the_lock(
     source: QuestionSource, model_folder: Path
 ) -> None:
-    digest = questions_digest(load_questions(source))
-    prepare_questions(source, PromptSettings(), PLAN, model_folder, digest=digest)
+    write_json(manifest_path(model_folder), {"context_length": PLAN.context_length})
+    settings = {
+        "questions": Questions(file=source.file).model_dump(),
+        "prompt": Prompt().model_dump(),
+        "rollouts": {"count": PLAN.rollouts},
+        "trust_remote_code": False,
+        "seed": None,
+    }
+    locked = questions_digest(load_questions(source))
+    stage = {"settings": settings, "lock": {"questions": locked}}
+    assert prepare_questions(stage, model_folder, 1) == _prepare(source, PLAN, model_folder)
     with pytest.raises(ReforkError, match="are not those that were locked"):
-        prepare_questions(source, PromptSettings(), PLAN, model_folder, digest="0" * 64)
+        prepare_questions({**stage, "lock": {"questions": "0" * 64}}, model_folder, 1)
 
 
 def test_a_folder_without_tokenizer_is_named(tmp_path: Path) -> None:

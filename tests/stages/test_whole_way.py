@@ -23,8 +23,7 @@ from refork.stages.measure_noise import MeasuredNoise, measure_noise
 from refork.stages.prepare_questions import Plan, load_tokenizer, prompt_tables
 from refork.stages.resample import resample, resample_groups
 from refork.stages.sample_rollouts import sample_rollouts
-from refork.study.config import Engine, Noise, Pass, Resample, Rollouts, Synthetic
-from refork.tasks.graders import GradingSettings
+from refork.study.config import Engine, Grading, Noise, Pass, Resample, Rollouts, Synthetic
 from refork.tasks.prompts import Prompter, PromptSettings
 from refork.tasks.questions import Question
 from refork.tasks.text import special_token_ids
@@ -64,19 +63,24 @@ def way(synthetic_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Way:
     snapshots = folder / "snapshots.safetensors"
     job = _job(folder, synthetic_model, {"rollouts": _rollouts()})
     rollouts, _ = sample_rollouts(job, questions, snapshots)
-    stage = {"settings": {"pivots": _pivots()}, "lock": {"block_size": 1}}
+    stage: dict[str, Any] = {"settings": {"pivots": _pivots()}, "lock": {"block_size": 1}}
     pivots = extract_pivots(stage, rollouts, special_token_ids(synthetic_model))
     tables = []
     for item in PASSES:
         settings = {"resample": RESAMPLE.model_dump(), "pass": item.model_dump()}
         job = _job(folder, synthetic_model, settings)
         tables.append(resample(job, rollouts, snapshots, pivots, range(K))[0])
+    stage = {"settings": {"grading": Grading().model_dump()}}
     outcomes = grade_outcomes(
-        tables, rollouts, pivots, questions, synthetic_model, settings=GradingSettings()
+        stage, questions, rollouts, pivots, tables, model_folder=synthetic_model
     )
     continuations = pa.concat_tables(tables)
     names = [item.name for item in PASSES]
-    measured = measure_noise(outcomes, continuations, pivots, passes=names, settings=Noise())
+    stage = {
+        "settings": {"noise": Noise().model_dump(), "passes": names},
+        "lock": {"block_size": 1},
+    }
+    measured = measure_noise(stage, pivots, outcomes, continuations)
     return Way(questions, rollouts, pivots, continuations, outcomes, measured)
 
 

@@ -10,22 +10,22 @@ from refork.report.writing import write_report
 from refork.tasks.text import TextDecoder
 
 
-def build_report(results: Path, record: Mapping[str, Any], folder: Path) -> list[Path]:
+def build_report(stage: Mapping[str, Any], results: Path, folder: Path) -> list[Path]:
     """Write the report of a study into `folder`; return the files, the page last.
 
     Parameters
     ----------
+    stage
+        The record that was hashed.
     results
         Folder of all results.
-    record
-        stage.json of the report.
 
     Raises
     ------
     ReforkError
         A table is absent or damaged, or the config's look names what does not exist.
     """
-    study, model = collect_study(results, record)
+    study, model = collect_study(stage, results)
     decoder = TextDecoder(model)
-    look = Look(**record["settings"]["base"]["report"])
+    look = Look(**stage["settings"]["base"]["report"])
     return write_report(study, look, decoder.pieces, folder)

@@ -27,7 +27,7 @@ class StageFolders:
         return StageFolders(self._results, name, self.record["upstream"][label])
 
 
-def collect_study(results: Path, record: Mapping[str, Any]) -> tuple[StudyData, Path]:
+def collect_study(stage: Mapping[str, Any], results: Path) -> tuple[StudyData, Path]:
     """Collect a study from the record of its report; return it and its first variant's model.
 
     Raises
@@ -35,18 +35,18 @@ def collect_study(results: Path, record: Mapping[str, Any]) -> tuple[StudyData, 
     ReforkError
         A table or a record is absent or damaged.
     """
-    settings = record["settings"]
+    settings, upstream = stage["settings"], stage["upstream"]
     noise = {
-        name: StageFolders(results, "measure_noise", record["upstream"][f"measure_noise.{name}"])
+        name: StageFolders(results, "measure_noise", upstream[f"measure_noise.{name}"])
         for name in settings["variants"]
     }
     study = StudyData(
         name=settings["base"]["study"],
         settings=settings["base"],
         defaults=Settings().model_dump(),
-        lock={name: _locked(stage) for name, stage in noise.items()},
+        lock={name: _locked(folders) for name, folders in noise.items()},
         variants=tuple(
-            _variant(name, settings["variants"][name], stage) for name, stage in noise.items()
+            _variant(name, settings["variants"][name], folders) for name, folders in noise.items()
         ),
     )
     first = next(iter(noise.values())).upstream("grade_outcomes").upstream("prepare_model")

@@ -1,10 +1,10 @@
 """Stage grade_outcomes: from base rollouts and continuations to outcomes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -45,13 +45,13 @@ class _Asked:
 
 
 def grade_outcomes(
-    continuations: Iterable[pa.Table],
+    stage: Mapping[str, Any],
+    questions: pa.Table,
     rollouts: pa.Table,
     pivots: pa.Table,
-    questions: pa.Table,
-    model_folder: Path,
+    continuations: Iterable[pa.Table],
     *,
-    settings: GradingSettings,
+    model_folder: Path,
 ) -> pa.Table:
     """Grade the base rollouts of one shard, then its continuations in the order given.
 
@@ -60,8 +60,14 @@ def grade_outcomes(
 
     Parameters
     ----------
+    stage
+        The record that was hashed.
+    questions, rollouts, pivots
+        Tables of `data.schemas`, of the shard.
     continuations
-        Tables of all passes and draw blocks (`data.schemas.CONTINUATIONS`).
+        The shard's tables of all passes and draw blocks (`data.schemas.CONTINUATIONS`).
+    model_folder
+        Hugging Face folder with the tokenizer.
 
     Returns
     -------
@@ -74,6 +80,7 @@ def grade_outcomes(
     ReforkError
         A grader does not fit its question, or a rollout, pivot or question is missing.
     """
+    settings = GradingSettings(**stage["settings"]["grading"])
     marks = {settings.think_end, opening(settings.think_end)} - {""}
     decoder = TextDecoder(model_folder, keep=marks)
     asked = _asked(questions, decoder, settings)

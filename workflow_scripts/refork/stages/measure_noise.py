@@ -1,6 +1,6 @@
 """Credits of every pass and the replay noise of every comparison, from graded draws."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,26 +34,16 @@ class MeasuredNoise:
 
 
 def measure_noise(
-    outcomes: pa.Table,
-    continuations: pa.Table,
-    pivots: pa.Table,
-    *,
-    passes: Sequence[str],
-    settings: Noise,
-    block_size: int = 1,
+    stage: Mapping[str, Any], pivots: pa.Table, outcomes: pa.Table, continuations: pa.Table
 ) -> MeasuredNoise:
     """Measure the credits of all passes and the noise of all comparisons.
 
     Parameters
     ----------
-    outcomes, continuations, pivots
+    stage
+        The record that was hashed.
+    pivots, outcomes, continuations
         Tables of `data.schemas`, all shards, draw blocks and passes of a variant.
-    passes
-        Names of the passes, the reference first.
-    settings
-        Config `noise`.
-    block_size
-        Tokens by which the engine resumes a decode-time state.
 
     Raises
     ------
@@ -61,7 +51,10 @@ def measure_noise(
         A pivot has not the same number of draws in every pass and arm, or a comparison names a pass
         that is not there.
     """
-    credits = pass_credits(outcomes, continuations, pivots, passes, block_size)
+    passes: list[str] = stage["settings"]["passes"]
+    settings = Noise.model_validate(stage["settings"]["noise"])
+    block_size: int = stage["lock"]["block_size"]
+    credits = pass_credits(pivots, outcomes, continuations, passes, block_size)
     records = {}
     for item in settings.comparisons:
         names = Comparison(passes[0], item.treatment, item.floor)
@@ -89,16 +82,17 @@ def compare_passes(
 
 
 def pass_credits(
+    pivots: pa.Table,
     outcomes: pa.Table,
     continuations: pa.Table,
-    pivots: pa.Table,
     passes: Sequence[str],
-    block_size: int = 1,
+    block_size: int,
 ) -> pa.Table:
     """Give the credits of every pass (`data.schemas.CREDITS`), passes one after the other.
 
-    Probes are compared with those of the first pass; `cached` is null for a pass that does not
-    resume a snapshot.
+    `passes` names them, the reference first; `block_size` is the number of tokens by which the
+    engine resumes a decode-time state. Probes are compared with those of the reference; `cached` is
+    null for a pass that does not resume a snapshot.
     """
     requests = place_rows(continuations, pivots, passes)
     measured = _Rows(

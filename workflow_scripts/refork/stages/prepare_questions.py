@@ -1,7 +1,7 @@
 """Stage prepare_questions: from a source of questions to the prompts of every rollout."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +10,16 @@ from typing import Any
 import pyarrow as pa
 import transformers
 
+from refork.data.files import read_json
+from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import from_rows
 from refork.errors import ReforkError
+from refork.study.lock import question_source
 from refork.tasks.letters import choice_order, permuted
 from refork.tasks.problems import raise_if_any
 from refork.tasks.prompts import ChatTokenizer, Prompter, PromptSettings
 from refork.tasks.questions import Question, load_questions, questions_digest
-from refork.tasks.rows import QuestionSource
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,17 @@ class Plan:
     shards: int = 1
 
 
-def prepare_questions(
-    source: QuestionSource,
-    prompt: PromptSettings,
-    plan: Plan,
-    model_folder: Path,
-    *,
-    trust_remote_code: bool = False,
-    digest: str | None = None,
-) -> list[pa.Table]:
+def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int) -> list[pa.Table]:
     """Load the questions and make one table (`data.schemas.QUESTIONS`) a shard.
 
     Parameters
     ----------
+    stage
+        The record that was hashed.
     model_folder
-        Hugging Face folder with the tokenizer.
-    digest
-        `questions_digest` that the study's lock recorded; None: not compared.
+        Hugging Face folder with the tokenizer, its manifest beside it.
+    shards
+        Number of tables; the questions are divided among them in their order.
 
     Raises
     ------
@@ -58,14 +54,24 @@ def prepare_questions(
         The source, the template or the tokenizer is no good, the questions are not those of the
         lock, or a prompt does not fit the context.
     """
+    settings, locked = stage["settings"], stage["lock"]["questions"]
+    source = question_source(settings["questions"])
     questions = load_questions(source)
     found = questions_digest(questions)
-    if digest not in (None, found):
+    if found != locked:
         raise ReforkError(
             f"{source.file or source.dataset}: the questions (sha256 {found}) are not those"
-            f" that were locked ({digest}); lock the study again"
+            f" that were locked ({locked}); lock the study again"
         )
-    prompter = Prompter(prompt, load_tokenizer(model_folder, trust_remote_code))
+    tokenizer = load_tokenizer(model_folder, settings["trust_remote_code"])
+    prompter = Prompter(PromptSettings(**settings["prompt"]), tokenizer)
+    plan = Plan(
+        rollouts=settings["rollouts"]["count"],
+        seed=settings["seed"],
+        context_length=read_json(manifest_path(model_folder))["context_length"],
+        permute_choices=settings["questions"]["permute_choices"],
+        shards=shards,
+    )
     return prompt_tables(questions, prompter, plan)
 
 
