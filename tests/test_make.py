@@ -1,5 +1,6 @@
 """`make` as a newcomer meets it: its commands, its words, and the demo in a fresh copy."""
 
+import json
 import os
 import re
 import shutil
@@ -111,4 +112,10 @@ def test_demo_in_a_fresh_copy(fresh: Run) -> None:
 
     again = fresh(".venv/bin/snakemake --cores 2 --configfile config/demo.yaml")
     assert "Nothing to be done" in again.stdout + again.stderr
+    assert "cached" in fresh(".venv/bin/refork plan config/demo.yaml").stdout
+    stock = json.loads(fresh(".venv/bin/refork noise results/demo --json --variant stock").stdout)
+    assert stock["replica"]["flips"] == 0
+    assert stock["passes"]["exact"]["cached_share"] == 1
+    fp32 = json.loads(fresh(".venv/bin/refork noise results/demo --json --variant fp32").stdout)
+    assert fp32["refeed"]["flips"] == fp32["replica"]["flips"] == 0
     fresh(".venv/bin/refork noise results/demo --json")

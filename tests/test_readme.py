@@ -25,6 +25,10 @@ RUN_BY = {
     "make lock": "tests/test_make.py::test_lock_writes_nothing_new_after_a_fresh_setup",
     ".venv/bin/snakemake --cores 2 --configfile config/demo.yaml": DEMO,
     ".venv/bin/refork noise results/demo --json": DEMO,
+    ".venv/bin/refork plan config/demo.yaml": DEMO,
+    ".venv/bin/snakemake --cores 2 --configfile config/studies/synthetic.yaml": (
+        "tests/test_readme.py::test_the_study_without_a_model"
+    ),
     ".venv/bin/refork lock config/studies/mine.yaml": MINE,
     ".venv/bin/refork plan config/studies/mine.yaml": MINE,
     ".venv/bin/snakemake --cores 2 --configfile config/studies/mine.yaml": MINE,
@@ -110,6 +114,17 @@ def test_the_study_of_the_readme(tmp_path: Path) -> None:
     assert [name for name in named if not (results / "base" / name).exists()] == []
     noise = json.loads(run(".venv/bin/refork noise results/mine --json", folder))
     assert noise["n_problems"] <= 2
+
+
+@pytest.mark.workflow
+@pytest.mark.slow
+def test_the_study_without_a_model(tmp_path: Path) -> None:
+    folder = copy_to(tmp_path)
+    run(".venv/bin/snakemake --cores 2 --configfile config/studies/synthetic.yaml", folder)
+    noise = json.loads(run(".venv/bin/refork noise results/synthetic --json", folder))
+    assert noise["replica"]["flips"] == 0
+    assert noise["refeed"]["flips"] > 0
+    assert noise["clustered_t"] > 2
 
 
 SHARED = ROOT.parent / "shared" / "data" / "replay-noise"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from refork.data.credits import align_passes
-from refork.data.noise_record import Comparison, noise_record, noise_table
+from refork.data.noise_record import RECORD_KEYS, Comparison, noise_record, noise_table
 from refork.data.schemas import CREDITS, NOISE
 from refork.data.thaw import read_thaw
 from refork.errors import ReforkError
@@ -159,3 +159,8 @@ def test_other_passes_keep_their_names() -> None:
 def test_a_pass_does_not_stand_beside_itself() -> None:
     with pytest.raises(ReforkError, match="exact, refeed, exact: they must be three passes"):
         Comparison("exact", "refeed", "exact")
+
+
+def test_no_pass_may_be_named_like_a_key_of_the_record() -> None:
+    keys = set(record_of(CREDITS.empty_table())) - {NAMES.treatment, NAMES.floor}
+    assert keys <= RECORD_KEYS
