@@ -95,6 +95,18 @@ def test_the_first_variant_is_chosen_aloud(study: Path, capsys: pytest.CaptureFi
     assert captured.err == "refork: variant fp32; for another add --variant: stock\n"
 
 
+def test_the_first_variant_is_the_studys_first(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = study / "cache" / "report.html"
+    write_json(
+        report.with_name("stage.json"), {"settings": {"variants": {"stock": {}, "fp32": {}}}}
+    )
+    (study / "report.html").symlink_to(report)
+    assert main(["noise", str(study), "--json"]) == 0
+    assert capsys.readouterr().err == "refork: variant stock; for another add --variant: fp32\n"
+
+
 def test_several_files_are_pooled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = write(tmp_path / "one", credits((0.5, 0.5, 0.0)))
     two = write(tmp_path / "two", credits((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("refork", "thaw"), default="refork", help="whose records they are"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--variant", help="variant of the study; default: the first by name")
+    parser.add_argument("--variant", help="variant of the study; default: the study's first")
     parser.add_argument(
         "--reference", help="pass that others are compared with; default: the first"
     )
@@ -97,13 +97,23 @@ def find_credits(path: Path, variant: str | None) -> Path:
         raise ReforkError(
             f"{path}: holds no {CREDITS_FILE}; give results/STUDY, results/STUDY/VARIANT or a file"
         )
-    chosen = min(found) if variant is None else variant
+    names = _in_study_order(path, sorted(found))
+    chosen = names[0] if variant is None else variant
     if chosen not in found:
-        raise ReforkError(f"{path}: no variant {chosen!r}; there are: {', '.join(sorted(found))}")
+        raise ReforkError(f"{path}: no variant {chosen!r}; there are: {', '.join(names)}")
     if variant is None and len(found) > 1:
-        others = ", ".join(sorted(set(found) - {chosen}))
+        others = ", ".join(names[1:])
         print(f"refork: variant {chosen}; for another add --variant: {others}", file=sys.stderr)
     return found[chosen]
+
+
+def _in_study_order(study: Path, names: list[str]) -> list[str]:
+    """Put variants in the order of the study's config, as the record of its report has it."""
+    record = (study / "report.html").resolve().parent / "stage.json"
+    if not record.exists():
+        return names
+    known = list(read_json(record)["settings"]["variants"])
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def study_settings(credits: Path) -> tuple[Noise, list[str]]:
