@@ -17,5 +17,5 @@ rule extract_pivots:
     message:
         "Pivots: {wildcards.shard}"
     shell:
-        "{params.python} workflow_scripts/extract_pivots.py --stage {params.stage}"
-        " --rollouts {input.rollouts} --out {output} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/extract_pivots.py --stage {params.stage:q}"
+        " --rollouts {input.rollouts:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -20,7 +20,7 @@ rule grade_outcomes:
     message:
         "Outcomes: {wildcards.shard}"
     shell:
-        "{params.python} workflow_scripts/grade_outcomes.py --stage {params.stage}"
-        " --questions {input.questions} --rollouts {input.rollouts}"
-        " --pivots {input.pivots} --continuations {input.continuations} --out {output}"
-        " 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/grade_outcomes.py --stage {params.stage:q}"
+        " --questions {input.questions:q} --rollouts {input.rollouts:q}"
+        " --pivots {input.pivots:q} --continuations {input.continuations:q} --out {output:q}"
+        " 2> >(tee {log:q} >&2)"

@@ -24,6 +24,6 @@ rule measure_noise:
     message:
         "Credit and replay noise"
     shell:
-        "{params.python} workflow_scripts/measure_noise.py --stage {params.stage}"
-        " --pivots {params.pivots} --outcomes {params.outcomes}"
-        " --continuations {params.continuations} --out {output.credits} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/measure_noise.py --stage {params.stage:q}"
+        " --pivots {params.pivots:q} --outcomes {params.outcomes:q}"
+        " --continuations {params.continuations:q} --out {output.credits:q} 2> >(tee {log:q} >&2)"

@@ -16,5 +16,5 @@ rule prepare_model:
     message:
         "The model"
     shell:
-        "{params.python} workflow_scripts/prepare_model.py --stage {params.stage}"
-        " --model {params.model} --out {output} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/prepare_model.py --stage {params.stage:q}"
+        " --model {params.model:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -17,5 +17,5 @@ rule prepare_questions:
     message:
         "Questions"
     shell:
-        "{params.python} workflow_scripts/prepare_questions.py --stage {params.stage}"
-        " --out {output} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/prepare_questions.py --stage {params.stage:q}"
+        " --out {output:q} 2> >(tee {log:q} >&2)"

@@ -17,5 +17,5 @@ rule report:
     message:
         "Report"
     shell:
-        "{params.python} workflow_scripts/report.py --stage {params.stage} --out {output}"
-        " 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/report.py --stage {params.stage:q} --out {output:q}"
+        " 2> >(tee {log:q} >&2)"

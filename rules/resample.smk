@@ -21,7 +21,7 @@ rule resample:
     message:
         "Continuations: {wildcards.shard}, draws {wildcards.block}"
     shell:
-        "{params.python} workflow_scripts/resample.py --stage {params.stage}"
-        " --rollouts {input.rollouts} --snapshots {input.snapshots}"
-        " --pivots {input.pivots} --draws {wildcards.block} --journal {params.journal}"
-        " --out {output} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
+        " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"
+        " --pivots {input.pivots:q} --draws {wildcards.block} --journal {params.journal:q}"
+        " --out {output:q} 2> >(tee {log:q} >&2)"

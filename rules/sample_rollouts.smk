@@ -20,6 +20,6 @@ rule sample_rollouts:
     message:
         "Rollouts: {wildcards.shard}"
     shell:
-        "{params.python} workflow_scripts/sample_rollouts.py --stage {params.stage}"
-        " --questions {input.questions} --journal {params.journal}"
-        " --snapshots {output.snapshots} --out {output.rollouts} 2> >(tee {log} >&2)"
+        "{params.python:q} workflow_scripts/sample_rollouts.py --stage {params.stage:q}"
+        " --questions {input.questions:q} --journal {params.journal:q}"
+        " --snapshots {output.snapshots:q} --out {output.rollouts:q} 2> >(tee {log:q} >&2)"
