@@ -9,7 +9,7 @@ from refork.data.manifest import write_manifest
 from refork.data.schemas import CONTINUATIONS, PIVOTS, ROLLOUTS
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
-from refork.stages.batch_groups import EngineJob
+from refork.stages.engine_job import EngineJob
 from refork.stages.resample import resample
 from refork.study.folders import model_folder, read_record
 from refork.study.graph import block_draws

@@ -9,7 +9,7 @@ from refork.data.manifest import write_manifest
 from refork.data.schemas import QUESTIONS, ROLLOUTS
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
-from refork.stages.batch_groups import EngineJob
+from refork.stages.engine_job import EngineJob
 from refork.stages.sample_rollouts import sample_rollouts
 from refork.study.folders import model_folder, read_record
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from refork.report.agreement import pass_rows, truncated_rollouts
 from refork.report.frames import CROSSING, KEPT, REVERSAL, comparison_frame, credit_frames
 from refork.report.noise_rows import missing_reasons, noise_rows
+from refork.report.pass_rows import pass_rows, truncated_rollouts
 from refork.report.study_data import StudyData
 
 

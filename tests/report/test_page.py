@@ -3,11 +3,19 @@ from html.parser import HTMLParser
 
 import pytest
 
-from refork.report.page import CONTENT_POLICY, render_report
+from refork.report.figures import draw_figures
+from refork.report.marked import mark_rollout
+from refork.report.page import CONTENT_POLICY, render_page
 from refork.report.study_data import Decode, Look, StudyData
+from refork.report.style import colours_of
 
 HOSTILE_QUESTION = Look(rollout="q00")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+def rendered(study: StudyData, look: Look, decode: Decode) -> str:
+    figures = draw_figures(study, colours_of(look.palette))
+    return render_page(study, look, figures, mark_rollout(study, look, decode))
 
 
 class Page(HTMLParser):
@@ -54,7 +62,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html(study: StudyData, decode: Decode) -> str:
-    return render_report(study, HOSTILE_QUESTION, decode)
+    return rendered(study, HOSTILE_QUESTION, decode)
 
 
 @pytest.fixture(scope="module")
@@ -131,27 +139,27 @@ def test_the_page_is_small_and_the_same_each_time(
     html: str, study: StudyData, decode: Decode
 ) -> None:
     assert len(html.encode()) < 1_000_000
-    assert render_report(study, HOSTILE_QUESTION, decode) == html
+    assert rendered(study, HOSTILE_QUESTION, decode) == html
 
 
 def test_an_endless_line_is_cut(study: StudyData, decode: Decode) -> None:
     def endless(ids: list[int]) -> list[str]:
         return ["<" * 1_000_000 for _ in ids]
 
-    html = render_report(study, Look(), endless)
+    html = rendered(study, Look(), endless)
     assert "more characters]" in html
     assert len(html.encode()) < 2_000_000
 
 
 def test_title_and_names_are_escaped(study: StudyData, decode: Decode) -> None:
     named = replace(study, name="<b>$x_{$</b>", variants=study.variants[:1])
-    html = render_report(named, Look(title="A & <i>B</i> \u202e"), decode)
+    html = rendered(named, Look(title="A & <i>B</i> \u202e"), decode)
     assert "<h1><bdi>A &amp; &lt;i&gt;B&lt;/i&gt; ‹U+202E›</bdi></h1>" in html
     Page(html)
 
 
 def test_a_study_without_pivots_has_a_report(empty_study: StudyData, decode: Decode) -> None:
-    page = Page(render_report(empty_study, Look(), decode))
+    page = Page(rendered(empty_study, Look(), decode))
     assert "Nothing was measured: there is no pivot." in page.text
     assert "This rollout has no pivot." in page.text
     assert "no eligible pivots" in page.text
@@ -159,6 +167,6 @@ def test_a_study_without_pivots_has_a_report(empty_study: StudyData, decode: Dec
 
 def test_a_study_without_comparisons_has_a_report(study: StudyData, decode: Decode) -> None:
     bare = replace(study.variants[0], noise={"comparisons": []}, manifests=())
-    html = render_report(replace(study, variants=(bare,), lock={}), Look(), decode)
+    html = rendered(replace(study, variants=(bare,), lock={}), Look(), decode)
     assert "No comparison is configured" in Page(html).text
     assert "No engine’s fingerprint is recorded." in html

@@ -6,9 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from refork.data.schemas import CONTINUATIONS, CREDITS, OUTCOMES, PIVOTS
+from refork.data.schemas import ARMS, CONTINUATIONS, CREDITS, OUTCOMES, PIVOTS
 from refork.errors import ReforkError
-from refork.stages.draws import ARMS
 from refork.stages.measure_noise import MeasuredNoise, measure_noise
 from refork.study.config import Comparison, Noise
 

@@ -23,7 +23,7 @@ from refork.study.config import Prompt, Questions
 from refork.tasks.letters import LETTERS
 from refork.tasks.prompts import Prompter, PromptSettings
 from refork.tasks.questions import load_questions, questions_digest
-from refork.tasks.rows import QuestionSource
+from refork.tasks.source import QuestionSource
 
 PLAN = Plan(rollouts=3, seed=0, context_length=4096)
 RECORDS = [

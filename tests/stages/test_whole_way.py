@@ -16,7 +16,7 @@ from refork.engines.describe import describe
 from refork.engines.synthetic.chain import credit, sampling_probabilities
 from refork.engines.synthetic.model import read_chain
 from refork.errors import EngineError
-from refork.stages.batch_groups import EngineJob, run_groups
+from refork.stages.engine_job import EngineJob, run_groups
 from refork.stages.extract_pivots import extract_pivots
 from refork.stages.grade_outcomes import grade_outcomes
 from refork.stages.measure_noise import MeasuredNoise, measure_noise

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refork.stats.credit import Credits, credits_from_counts, credits_from_values, eligible
+from refork.stats.credit import Credits, credits_from_counts, eligible
 
 counts = st.integers(1, 40).flatmap(lambda draws: st.tuples(st.integers(0, draws), st.just(draws)))
 
@@ -63,7 +63,7 @@ def test_floating_credits_where_no_counts_are_known() -> None:
     assert mixed.value.tolist() == [0.5, -0.5, 0.0]
     assert mixed.sign.tolist() == [1, -1, 0]
     assert mixed.reaches(0.5).tolist() == [True, True, False]
-    values = credits_from_values(np.array([0.75, -0.75, 0.1]))
+    values = credits_from_counts(zeros, zeros, zeros, zeros, known=np.array([0.75, -0.75, 0.1]))
     assert values.sign.tolist() == [1, -1, 1]
     assert values.reaches(0.75).tolist() == [True, True, False]
 

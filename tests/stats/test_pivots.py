@@ -18,9 +18,11 @@ def rollout(
 
 
 def find(
-    steps: list[tuple[int, list[int], list[float]]], rule: PivotFilter, prompt: int = 10
+    steps: list[tuple[int, list[int], list[float]]], pivot_filter: PivotFilter, prompt: int = 10
 ) -> Pivots:
-    return find_pivots(*rollout(*steps), prompt_length=prompt, special_tokens={END}, rule=rule)
+    return find_pivots(
+        *rollout(*steps), prompt_length=prompt, special_tokens={END}, pivot_filter=pivot_filter
+    )
 
 
 NARROW = [-0.5, -1.0, -3.0]
@@ -50,13 +52,13 @@ def test_a_special_token_is_no_pivot_nor_one_without_alternative() -> None:
 
 def test_earliest_first_from_the_first_token_on() -> None:
     steps = [(1, [1, 2, 3], NARROW)] * 6
-    rule = PivotFilter(margin=1.0, max_per_rollout=3, first_token=2)
-    assert find(steps, rule).index.tolist() == [2, 3, 4]
+    pivot_filter = PivotFilter(margin=1.0, max_per_rollout=3, first_token=2)
+    assert find(steps, pivot_filter).index.tolist() == [2, 3, 4]
 
 
 @given(prompt=st.integers(1, 70), slack=st.integers(0, 5))
 def test_blocks(prompt: int, slack: int) -> None:
-    rule = PivotFilter(1.0, 100, 0, block_size=16, block_slack=slack)
-    positions = prompt + find([(1, [1, 2, 3], NARROW)] * 50, rule, prompt).index
+    pivot_filter = PivotFilter(1.0, 100, 0, block_size=16, block_slack=slack)
+    positions = prompt + find([(1, [1, 2, 3], NARROW)] * 50, pivot_filter, prompt).index
     wanted = [p for p in range(prompt, prompt + 50) if p % 16 <= slack and p >= 16]
     assert positions.tolist() == wanted

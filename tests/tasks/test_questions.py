@@ -13,7 +13,7 @@ import pytest
 
 from refork.errors import ReforkError
 from refork.tasks.questions import Question, load_questions, questions_digest
-from refork.tasks.rows import QuestionSource
+from refork.tasks.source import QuestionSource
 
 Writer = Callable[..., str]
 BEES = {

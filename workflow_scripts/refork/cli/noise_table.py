@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from refork.data.noise_record import Comparison, published_name
+from refork.report.wording import MISSING
 
 
 def print_noise(record: Mapping[str, Any], names: Comparison) -> None:
@@ -78,5 +79,5 @@ def _singles(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return "–"
+        return MISSING
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,14 +5,25 @@ are int32 and never re-encoded from text. Log-probabilities are raw: natural log
 model's own distribution at temperature 1, before top-p and top-k.
 """
 
+from typing import TypeAlias
+
 import pyarrow as pa
 
 TOKENS = pa.list_(pa.int32())
 LOGPROBS = pa.list_(pa.float32())
 
+ARMS = ("actual", "alt")
+"""What is forced at a pivot: the token that the rollout drew, or the alternative."""
+RolloutKey: TypeAlias = tuple[str, int]
+"""Question id and number of a rollout."""
 
-def _column(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable)
+
+def _column(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _optional(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=True)
 
 
 ROLLOUT_KEY = (_column("question_id", pa.string()), _column("rollout", pa.int32()))
@@ -23,7 +34,7 @@ QUESTIONS = pa.schema(
         *ROLLOUT_KEY,  # one row a rollout, for choices may be permuted per rollout
         _column("kind", pa.string()),  # choice, number, expression or text
         _column("question", pa.string()),
-        _column("choices", pa.list_(pa.string()), nullable=True),  # in the order shown
+        _optional("choices", pa.list_(pa.string())),  # in the order shown
         _column("answer", pa.string()),  # the right outcome's label; a letter for a choice
         _column("messages", pa.string()),  # JSON list of {role, content}
         _column("prompt_token_ids", TOKENS),
@@ -59,29 +70,25 @@ CONTINUATIONS = pa.schema(
         *PIVOT_KEY,
         _column("pass", pa.string()),
         _column("arm", pa.string()),  # actual or alt
-        _column("draw", pa.int32(), nullable=True),  # null for the greedy probe
+        _optional("draw", pa.int32()),  # null for the greedy probe
         _column("seed", pa.uint64()),
         _column("state", pa.string()),  # snapshot, decode_replay or prefill
         _column("token_ids", TOKENS),  # behind the forced token
         _column("finish_reason", pa.string()),
-        _column(
-            "first_logprob", pa.float32(), nullable=True
-        ),  # of the first token behind the forced one
+        _optional("first_logprob", pa.float32()),  # of the first token behind the forced one
         _column("cached_tokens", pa.int32()),  # taken over from the decode-time state
         _column("recomputed_tokens", pa.int32()),  # fed again, the forced token not counted
-        _column(
-            "fidelity", pa.float32(), nullable=True
-        ),  # largest |Δ log-probability| against the recording
+        _optional("fidelity", pa.float32()),  # largest |Δ log-probability| against the recording
     ]
 )
 
 OUTCOMES = pa.schema(
     [
         *ROLLOUT_KEY,
-        _column("position", pa.int32(), nullable=True),  # null: the base rollout itself
-        _column("pass", pa.string(), nullable=True),
-        _column("arm", pa.string(), nullable=True),
-        _column("draw", pa.int32(), nullable=True),
+        _optional("position", pa.int32()),  # null: the base rollout itself
+        _optional("pass", pa.string()),
+        _optional("arm", pa.string()),
+        _optional("draw", pa.int32()),
         _column("outcome", pa.string()),  # a label, other or truncated
         _column("correct", pa.bool_()),
     ]
@@ -93,21 +100,13 @@ CREDITS = pa.schema(
         _column("margin", pa.float32()),
         _column("pass", pa.string()),
         _column("credit", pa.float64()),  # mean R(actual) - mean R(alt)
-        _column(
-            "right_actual", pa.int32(), nullable=True
-        ),  # whole counts; null where only credits are known
-        _column("draws_actual", pa.int32(), nullable=True),
-        _column("right_alt", pa.int32(), nullable=True),
-        _column("draws_alt", pa.int32(), nullable=True),
-        _column(
-            "cached", pa.bool_(), nullable=True
-        ),  # every request was served from the decode-time state
-        _column(
-            "probe_diverged", pa.bool_(), nullable=True
-        ),  # greedy tokens of an arm differ from the reference's
-        _column(
-            "probe_delta", pa.float64(), nullable=True
-        ),  # largest |Δ first log-probability| over the arms
+        _optional("right_actual", pa.int32()),  # whole counts; null where only credits are known
+        _optional("draws_actual", pa.int32()),
+        _optional("right_alt", pa.int32()),
+        _optional("draws_alt", pa.int32()),
+        _optional("cached", pa.bool_()),  # every request was served from the decode-time state
+        _optional("probe_diverged", pa.bool_()),  # an arm's greedy tokens are not the reference's
+        _optional("probe_delta", pa.float64()),  # largest |Δ first log-probability| over the arms
     ]
 )
 
@@ -115,8 +114,8 @@ NOISE = pa.schema(
     [
         _column("comparison", pa.string()),  # treatment/floor
         _column("quantity", pa.string()),  # path in the noise record, keys joined by /
-        _column("value", pa.float64(), nullable=True),
-        _column("reason", pa.string(), nullable=True),  # why there is no value
+        _optional("value", pa.float64()),
+        _optional("reason", pa.string()),  # why there is no value
     ]
 )
 
@@ -127,10 +126,8 @@ REQUESTS = pa.schema(
         _column("state", pa.string()),  # fresh, snapshot, decode_replay or prefill
         _column("prompt_length", pa.int32()),
         _column("token_ids", TOKENS),  # prompt and generated prefix, the forced token not included
-        _column(
-            "logprobs", LOGPROBS, nullable=True
-        ),  # recorded, of the generated part of the prefix
-        _column("forced_token", pa.int32(), nullable=True),
+        _optional("logprobs", LOGPROBS),  # recorded, of the generated part of the prefix
+        _optional("forced_token", pa.int32()),
         _column("seed", pa.uint64()),
         _column("temperature", pa.float32()),  # 0: greedy
         _column("top_p", pa.float32()),
@@ -151,6 +148,6 @@ RESULTS = pa.schema(
         _column("finish_reason", pa.string()),
         _column("cached_tokens", pa.int32()),
         _column("recomputed_tokens", pa.int32()),
-        _column("fidelity", pa.float32(), nullable=True),
+        _optional("fidelity", pa.float32()),
     ]
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +10,9 @@ from pyarrow import csv
 
 from refork.data.files import atomic_path
 from refork.errors import ReforkError
+
+Row: TypeAlias = dict[str, Any]
+"""One record of a table, by column."""
 
 
 def write_table(table: pa.Table, path: Path, schema: pa.Schema) -> None:
@@ -64,7 +67,7 @@ def read_shards(
     return pa.concat_tables(tables)
 
 
-def from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+def from_rows(rows: list[Row], schema: pa.Schema) -> pa.Table:
     """Make a table of a schema from records; no records make an empty table."""
     return pa.Table.from_pylist(rows, schema=schema)
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
 GOLDEN = 0x9E3779B97F4A7C15
 """Increment of SplitMix64 (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195)."""
@@ -45,7 +45,7 @@ def request_seed(
     return int.from_bytes(hashlib.blake2b(canonical, digest_size=8).digest(), "little")
 
 
-def mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Finaliser of SplitMix64: a bijection of the 64-bit words, elementwise."""
     first, second = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
     state = (state ^ (state >> np.uint64(SHIFTS[0]))) * first
@@ -53,9 +53,7 @@ def mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return state ^ (state >> np.uint64(SHIFTS[2]))
 
 
-def uniform(
-    seed: npt.ArrayLike, position: npt.ArrayLike, token: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
+def uniform(seed: ArrayLike, position: ArrayLike, token: ArrayLike) -> NDArray[np.float64]:
     """Uniform number of (seed, absolute position, token id), elementwise with broadcasting.
 
     Each (seed, position) starts a SplitMix64 stream whose element number `token` is returned:

@@ -3,20 +3,17 @@
 import difflib
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refork.data.schemas import RolloutKey
+from refork.data.tables import Row
 from refork.errors import ReforkError
 from refork.report.frames import CROSSING, KEPT, REVERSAL, CreditFrames, credit_frames
 from refork.report.study_data import Decode, Look, StudyData, VariantData
 from refork.report.visible import clipped, token_label, token_text
 from refork.report.wording import decimal, signed
-
-Row = dict[str, Any]
-Key = tuple[str, int]
-"""Question id and number of a rollout."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +114,9 @@ def mark_rollout(study: StudyData, look: Look, decode: Decode) -> MarkedRollout 
     )
 
 
-def _choose(study: StudyData, look: Look) -> tuple[VariantData, Key] | None:
+def _choose(study: StudyData, look: Look) -> tuple[VariantData, RolloutKey] | None:
     """Find the rollout with most flips; among equals, with most pivots; then the first."""
-    candidates: list[tuple[tuple[int, int], VariantData, Key]] = []
+    candidates: list[tuple[tuple[int, int], VariantData, RolloutKey]] = []
     known: set[str] = set()
     for variant in study.variants:
         flips, pivots = _flips(variant), Counter(_keys(variant.pivots))
@@ -139,8 +136,8 @@ def _choose(study: StudyData, look: Look) -> tuple[VariantData, Key] | None:
     return variant, key
 
 
-def _flips(variant: VariantData) -> Counter[Key]:
-    frames, counted = credit_frames(variant), Counter[Key]()
+def _flips(variant: VariantData) -> Counter[RolloutKey]:
+    frames, counted = credit_frames(variant), Counter[RolloutKey]()
     for summary in variant.comparisons:
         names = summary.names
         if {names.reference, names.treatment} <= set(frames.sign.columns):
@@ -149,19 +146,21 @@ def _flips(variant: VariantData) -> Counter[Key]:
     return counted
 
 
-def _keys(table: pa.Table) -> list[Key]:
+def _keys(table: pa.Table) -> list[RolloutKey]:
     columns = (table[name].to_pylist() for name in ("question_id", "rollout"))
     return list(zip(*columns, strict=True))
 
 
-def _rows(table: pa.Table, key: Key) -> list[Row]:
+def _rows(table: pa.Table, key: RolloutKey) -> list[Row]:
     of_question = pc.equal(table["question_id"], key[0])
     found = table.filter(pc.and_(of_question, pc.equal(table["rollout"], key[1])))
     rows: list[Row] = found.to_pylist()
     return rows
 
 
-def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode) -> dict[int, Mark]:
+def _marks(
+    variant: VariantData, key: RolloutKey, frames: CreditFrames, decode: Decode
+) -> dict[int, Mark]:
     """Return the marks of a rollout by position."""
     pivots = sorted(_rows(variant.pivots, key), key=lambda pivot: int(pivot["position"]))
     credits = _credits(key, variant.reference, frames)
@@ -178,7 +177,9 @@ def _marks(variant: VariantData, key: Key, frames: CreditFrames, decode: Decode)
     }
 
 
-def _credits(key: Key, reference: str, frames: CreditFrames) -> dict[int, tuple[PassCredit, ...]]:
+def _credits(
+    key: RolloutKey, reference: str, frames: CreditFrames
+) -> dict[int, tuple[PassCredit, ...]]:
     """Return the credits of a rollout's pivots by position."""
     pivots = frames.credit.index
     here = (pivots.get_level_values(0) == key[0]) & (pivots.get_level_values(1) == key[1])

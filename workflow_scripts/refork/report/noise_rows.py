@@ -6,7 +6,7 @@ from typing import Any
 
 from refork.report.study_data import VariantData
 from refork.report.summary import ROLES, Role, Summary
-from refork.report.wording import count_and_rate, decimal, percent, signed, small, whole
+from refork.report.wording import MISSING, count_and_rate, decimal, percent, signed, small, whole
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ def _counts(kind: str, *path: str) -> Callable[[Summary], Cell]:
 def _one(as_text: _Format, key: str) -> Callable[[Summary], Cell]:
     def cell(summary: Summary) -> Cell:
         value = summary.value(key)
-        return Cell(("–",), (summary.reason(key),)) if value is None else Cell((as_text(value),))
+        if value is None:
+            return Cell((MISSING,), (summary.reason(key),))
+        return Cell((as_text(value),))
 
     return cell
 
@@ -105,7 +107,7 @@ def _problems(summary: Summary) -> Cell:
 def _bias(summary: Summary) -> Cell:
     bias: Mapping[str, Any] = summary.value("bias")
     if bias["mean"] is None:
-        return Cell(("–",), (summary.reason("bias", "mean"),))
+        return Cell((MISSING,), (summary.reason("bias", "mean"),))
     if bias["low"] is None:
         return Cell((signed(bias["mean"], 3),), (summary.reason("bias", "low"),))
     return Cell(
@@ -141,7 +143,7 @@ def _beside(
 ) -> Cell:
     values = {role: value_of(role) for role in ROLES}
     return Cell(
-        tuple("–" if value is None else as_text(value) for value in values.values()),
+        tuple(MISSING if value is None else as_text(value) for value in values.values()),
         tuple(reason_of(role) for role, value in values.items() if value is None),
     )
 

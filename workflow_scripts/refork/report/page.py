@@ -5,12 +5,12 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from refork.report import wording
-from refork.report.agreement import pass_rows, truncated_rollouts
 from refork.report.answer import answer
-from refork.report.figures import NamedFigure, draw_figures
+from refork.report.figures import NamedFigure
 from refork.report.frames import CROSSING, REVERSAL
-from refork.report.marked import MarkedRollout, mark_rollout
+from refork.report.marked import MarkedRollout
 from refork.report.noise_rows import missing_reasons, noise_rows
+from refork.report.pass_rows import pass_rows, truncated_rollouts
 from refork.report.provenance import (
     differences,
     fingerprints,
@@ -19,7 +19,7 @@ from refork.report.provenance import (
     versions,
     whole_yaml,
 )
-from refork.report.study_data import Decode, Look, StudyData, VariantData
+from refork.report.study_data import Look, StudyData, VariantData
 from refork.report.style import colours_of, inline_svg, svg_bytes
 from refork.report.visible import finalize
 
@@ -30,22 +30,10 @@ CONTENT_POLICY = (
 )
 
 
-def render_report(study: StudyData, look: Look, decode: Decode) -> str:
-    """Render a study as one self-contained HTML text.
-
-    Raises
-    ------
-    ReforkError
-        `look` names a palette or a question that does not exist.
-    """
-    figures = draw_figures(study, colours_of(look.palette))
-    return render_page(study, look, figures, mark_rollout(study, look, decode))
-
-
 def render_page(
     study: StudyData, look: Look, figures: list[NamedFigure], marked: MarkedRollout | None
 ) -> str:
-    """Render the page around figures that are drawn and a rollout that is marked already."""
+    """Render a study, its figures and its marked rollout as one self-contained HTML text."""
     page: str = (
         _templates()
         .get_template("report.html.j2")

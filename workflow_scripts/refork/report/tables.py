@@ -6,8 +6,8 @@ from typing import Any, get_args, get_type_hints
 import pyarrow as pa
 
 from refork.data.noise_record import noise_table
-from refork.report.agreement import PassRow, pass_rows
 from refork.report.marked import MarkedRollout
+from refork.report.pass_rows import PassRow, pass_rows
 from refork.report.provenance import StageCost, stage_costs
 from refork.report.study_data import StudyData
 

@@ -7,10 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from refork.data.schemas import PIVOTS
-from refork.data.tables import from_rows
+from refork.data.tables import Row, from_rows
 from refork.stats.pivots import PivotFilter, find_pivots
-
-Row = dict[str, Any]
 
 
 def extract_pivots(
@@ -18,16 +16,16 @@ def extract_pivots(
 ) -> pa.Table:
     """Find the pivots of every rollout, in the order of the rollouts."""
     settings = stage["settings"]["pivots"]
-    rule = PivotFilter(**settings, block_size=stage["lock"]["block_size"])
+    pivot_filter = PivotFilter(**settings, block_size=stage["lock"]["block_size"])
     rows = [
         pivot
         for rollout in rollouts.to_pylist()
-        for pivot in _pivots(rollout, special_tokens, rule)
+        for pivot in _pivots(rollout, special_tokens, pivot_filter)
     ]
     return from_rows(rows, PIVOTS)
 
 
-def _pivots(rollout: Row, special_tokens: Collection[int], rule: PivotFilter) -> list[Row]:
+def _pivots(rollout: Row, special_tokens: Collection[int], pivot_filter: PivotFilter) -> list[Row]:
     if not rollout["token_ids"]:
         return []
     top_tokens = np.array(rollout["top_token_ids"], dtype=np.int64)
@@ -39,7 +37,7 @@ def _pivots(rollout: Row, special_tokens: Collection[int], rule: PivotFilter) ->
         top_logprobs,
         prompt_length=prompt_length,
         special_tokens=special_tokens,
-        rule=rule,
+        pivot_filter=pivot_filter,
     )
     return [
         {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from refork.data.schemas import OUTCOMES
+from refork.data.schemas import ARMS, OUTCOMES, RolloutKey
 from refork.data.tables import from_rows
 from refork.errors import ReforkError
 from refork.tasks.graders import GradingSettings, grade
@@ -21,13 +21,11 @@ BATCH = 4096
 TAIL = 16
 """Tokens at the end of a prompt in which an opened think part is looked for."""
 
-Key = tuple[str, int]
-
 
 class Completion(NamedTuple):
     """Everything generated behind one prompt; a base rollout has neither pivot, pass nor draw."""
 
-    key: Key
+    key: RolloutKey
     position: int | None
     pass_name: str | None
     arm: str | None
@@ -98,7 +96,7 @@ def grade_outcomes(
 
 def _asked(
     questions: pa.Table, decoder: TextDecoder, settings: GradingSettings
-) -> dict[Key, _Asked]:
+) -> dict[RolloutKey, _Asked]:
     rows = questions.drop_columns(["messages"]).to_pylist()
     tails = decoder.decode([row["prompt_token_ids"][-TAIL:] for row in rows])
     start = opening(settings.think_end)
@@ -114,7 +112,7 @@ def _asked(
 
 
 def _outcome(
-    completion: Completion, text: str, asked: dict[Key, _Asked], settings: GradingSettings
+    completion: Completion, text: str, asked: dict[RolloutKey, _Asked], settings: GradingSettings
 ) -> tuple[str, bool]:
     """Outcome of a completion, and whether it is the right one."""
     if completion.key not in asked:
@@ -185,8 +183,8 @@ def _heads(rollouts: pa.Table, pivots: pa.Table) -> dict[tuple[str, int, int, st
             )
         prompt_length, token_ids = generated[question_id, rollout]
         kept = token_ids[: position - prompt_length]
-        heads[question_id, rollout, position, "actual"] = [*kept, row["actual_token"]]
-        heads[question_id, rollout, position, "alt"] = [*kept, row["alt_token"]]
+        for arm in ARMS:
+            heads[question_id, rollout, position, arm] = [*kept, row[f"{arm}_token"]]
     return heads
 
 

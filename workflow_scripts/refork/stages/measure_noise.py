@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from refork.data.credits import align_passes
 from refork.data.noise_record import Comparison, noise_record, noise_table
 from refork.data.pivot_keys import name_pivot
-from refork.data.schemas import CREDITS, PIVOT_KEY
+from refork.data.schemas import ARMS, CREDITS, PIVOT_KEY
 from refork.errors import ReforkError
-from refork.stages.draws import ARMS, PivotRows, compare_probes, keeps_state, place_rows
+from refork.stages.pivot_rows import PivotRows, compare_probes, keeps_state, place_rows
 from refork.stats.credit import credits_from_counts
 from refork.stats.noise import measure
 from refork.study.config import Noise

@@ -7,20 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from refork.data.schemas import CONTINUATIONS
-from refork.data.tables import from_rows
+from refork.data.schemas import ARMS, CONTINUATIONS
+from refork.data.tables import Row, from_rows
 from refork.engines.seeds import request_seed
-from refork.stages.batch_groups import (
-    BatchGroup,
-    EngineJob,
-    Row,
-    batch_group,
-    chunks,
-    run_groups,
-    shuffle_key,
-)
-
-ARMS = ("actual", "alt")
+from refork.stages.batch_groups import BatchGroup, batch_group, chunks, shuffle_key
+from refork.stages.engine_job import EngineJob, run_groups
 
 
 def resample_groups(

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from refork.data.schemas import ROLLOUTS
-from refork.data.tables import from_rows
+from refork.data.tables import Row, from_rows
 from refork.engines.seeds import request_seed
 from refork.engines.snapshot_files import merge_snapshots
-from refork.stages.batch_groups import BatchGroup, EngineJob, Row, batch_group, chunks, run_groups
+from refork.stages.batch_groups import BatchGroup, batch_group, chunks
+from refork.stages.engine_job import EngineJob, run_groups
 
 
 def rollout_groups(questions: pa.Table, settings: Mapping[str, Any]) -> Iterator[BatchGroup]:

@@ -76,12 +76,6 @@ def credits_from_counts(
     return Credits(value, numerator, denominator)
 
 
-def credits_from_values(value: Floats) -> Credits:
-    """Credits of which only the floating number is known."""
-    unknown = np.zeros(len(value), dtype=np.int64)
-    return Credits(np.asarray(value, dtype=np.float64), unknown, unknown)
-
-
 def eligible(reference: Integers, floor: Integers, treatment: Integers) -> Mask:
     """Take the common set: pivots whose sign is not 0 in at least one of the three passes."""
     common: Mask = (reference != 0) | (floor != 0) | (treatment != 0)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Pivots:
     `index` counts generated tokens from 0; `alternative` is the alternative's rank in the top-k.
     """
 
-    index: npt.NDArray[np.int64]
-    margin: npt.NDArray[np.float64]
-    alternative: npt.NDArray[np.int64]
+    index: NDArray[np.int64]
+    margin: NDArray[np.float64]
+    alternative: NDArray[np.int64]
 
 
 def find_pivots(
-    token_ids: npt.NDArray[np.int64],
-    top_token_ids: npt.NDArray[np.int64],
-    top_logprobs: npt.NDArray[np.float64],
+    token_ids: NDArray[np.int64],
+    top_token_ids: NDArray[np.int64],
+    top_logprobs: NDArray[np.float64],
     *,
     prompt_length: int,
     special_tokens: Collection[int],
-    rule: PivotFilter,
+    pivot_filter: PivotFilter,
 ) -> Pivots:
     """Find the pivots of a rollout.
 
@@ -61,13 +61,13 @@ def find_pivots(
     margin = top_logprobs[:, 0] - top_logprobs[:, 1]
     usable = (top_token_ids != token_ids[:, None]) & ~np.isin(top_token_ids, special)
     kept = (
-        (margin < rule.margin)
+        (margin < pivot_filter.margin)
         & usable.any(axis=1)
         & ~np.isin(token_ids, special)
-        & (np.arange(len(token_ids)) >= rule.first_token)
+        & (np.arange(len(token_ids)) >= pivot_filter.first_token)
     )
-    if rule.block_size > 1:
-        kept &= position % rule.block_size <= rule.block_slack
-        kept &= position >= rule.block_size
-    index = np.flatnonzero(kept)[: rule.max_per_rollout]
+    if pivot_filter.block_size > 1:
+        kept &= position % pivot_filter.block_size <= pivot_filter.block_slack
+        kept &= position >= pivot_filter.block_size
+    index = np.flatnonzero(kept)[: pivot_filter.max_per_rollout]
     return Pivots(index, margin[index], usable[index].argmax(axis=1))

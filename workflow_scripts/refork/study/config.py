@@ -4,7 +4,7 @@ config/default.yaml, config/schema.json and the table in config/README.md are ma
 by `refork schema --write`.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +26,14 @@ def key(default: Any, description: str) -> Any:
     if isinstance(default, BaseModel):
         return Field(default_factory=type(default), description=description)
     return Field(default=default, description=description)
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a key is, or the section of which it is a list; else None."""
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
 
 
 class Questions(Section):

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refork.data.schemas import ARMS
 from refork.study.config import Settings
 from refork.study.graph import Graph
 from refork.study.stages import Stage
-
-ARMS = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def _demand(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> tuple[int, i
     rollouts = lock["variants"][variant]["questions"]["count"] * settings.rollouts.count
     if stage.name == "sample_rollouts":
         return rollouts, rollouts * settings.rollouts.max_tokens
-    arms = rollouts * settings.pivots.max_per_rollout * ARMS
+    arms = rollouts * settings.pivots.max_per_rollout * len(ARMS)
     return _arm_requests(settings, arms)
 
 

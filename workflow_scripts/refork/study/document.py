@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from refork.study.config import Demand, Settings
+from refork.study.config import Demand, Settings, section_of
 
 HEAD = """\
 # Every key of refork with its default. A study file overrides what it names.
@@ -40,14 +40,6 @@ def with_table(page: str) -> str:
     before, rest = page.split(TABLE_START)
     after = rest.split(TABLE_END)[1]
     return before + TABLE_START + key_table() + TABLE_END + after
-
-
-def _inner(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the section that a key is, or the section of which it is a list."""
-    for candidate in (field.annotation, *get_args(field.annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
 
 
 def _is_section(field: FieldInfo) -> bool:
@@ -96,7 +88,7 @@ def _line(content: str, field: FieldInfo) -> str:
 def _keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
         path, text = prefix + name, (field.description or "").replace("|", "\\|")
-        inner = _inner(field)
+        inner = section_of(field.annotation)
         if inner is not None and _is_section(field):
             yield from _keys(inner, f"{path}.")
             continue

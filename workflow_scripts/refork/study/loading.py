@@ -4,14 +4,14 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from refork.errors import ReforkError
 from refork.study.checks import contradictions
-from refork.study.config import WHOLE_STUDY, Settings
+from refork.study.config import WHOLE_STUDY, Settings, section_of
 
 
 @dataclass(frozen=True)
@@ -156,15 +156,7 @@ def _siblings(model: type[BaseModel], location: tuple[int | str, ...]) -> list[s
     for part in location:
         if isinstance(part, int):
             continue
-        annotation = model.model_fields[part].annotation
-        inner = next(
-            (
-                candidate
-                for candidate in (annotation, *get_args(annotation))
-                if isinstance(candidate, type) and issubclass(candidate, BaseModel)
-            ),
-            None,
-        )
+        inner = section_of(model.model_fields[part].annotation)
         if inner is None:
             return []
         model = inner

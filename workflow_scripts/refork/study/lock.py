@@ -21,7 +21,7 @@ from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.loading import Study
 from refork.tasks.questions import load_questions, questions_digest
-from refork.tasks.rows import QuestionSource
+from refork.tasks.source import QuestionSource
 
 _QUESTION_KEYS = {
     "file",

@@ -10,7 +10,8 @@ from refork.errors import ReforkError
 from refork.tasks.choices import BadFieldError, Choices, answer_letter, read_choices
 from refork.tasks.numbers import number_label, read_number
 from refork.tasks.problems import allowed_names, raise_if_any
-from refork.tasks.rows import QuestionSource, Row, read_rows
+from refork.tasks.rows import read_rows
+from refork.tasks.source import QuestionSource, SourceRow
 
 KINDS = ("choice", "number", "expression", "text")
 FIELDS = ("id", "kind", "question", "choices", "answer")
@@ -77,7 +78,7 @@ def questions_digest(questions: Iterable[Question]) -> str:
 class _Reader:
     """Makes a question of a row; what is wrong goes into `problems`, with place and key."""
 
-    def __init__(self, row: Row, columns: Mapping[str, str], problems: list[str]) -> None:
+    def __init__(self, row: SourceRow, columns: Mapping[str, str], problems: list[str]) -> None:
         self._row = row
         self._columns = columns
         self._problems = problems

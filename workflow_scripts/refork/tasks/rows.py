@@ -3,44 +3,17 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from refork.errors import ReforkError
 from refork.tasks.problems import allowed_names
+from refork.tasks.source import QuestionSource, SourceRow
 
 
-@dataclass(frozen=True)
-class QuestionSource:
-    """Where questions come from (config `questions`): a file, or a Hugging Face dataset.
-
-    `dataset` is an id on the hub, a folder of data files, or a folder made by `save_to_disk`.
-    `columns` maps our field to a column of the source.
-    """
-
-    file: str | None = None
-    dataset: str | None = None
-    dataset_name: str | None = None
-    dataset_revision: str | None = None
-    split: str = "test"
-    columns: Mapping[str, str] = field(default_factory=dict)
-    limit: int | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One record of a source: its place for people, its number counted from 1, and its fields."""
-
-    where: str
-    number: int
-    fields: Mapping[str, Any]
-
-
-def read_rows(source: QuestionSource, problems: list[str]) -> list[Row]:
+def read_rows(source: QuestionSource, problems: list[str]) -> list[SourceRow]:
     """Read the first `limit` rows of a source; rows that cannot be read are added to `problems`.
 
     Raises
@@ -54,13 +27,13 @@ def read_rows(source: QuestionSource, problems: list[str]) -> list[Row]:
         rows = _read_file(Path(source.file), problems)
     else:
         # Loaded where it is needed: a file of questions takes no second to import.
-        from refork.tasks.hub import read_dataset  # noqa: PLC0415
+        from refork.tasks.dataset import read_dataset  # noqa: PLC0415
 
         rows = read_dataset(source)
     return rows[: source.limit]
 
 
-def _read_file(path: Path, problems: list[str]) -> list[Row]:
+def _read_file(path: Path, problems: list[str]) -> list[SourceRow]:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ReforkError(
@@ -83,7 +56,7 @@ def _text_lines(path: Path, problems: list[str]) -> Iterator[str]:
                 yield ""
 
 
-def _read_jsonl(path: Path, problems: list[str]) -> Iterator[Row]:
+def _read_jsonl(path: Path, problems: list[str]) -> Iterator[SourceRow]:
     count = 0
     for number, line in enumerate(_text_lines(path, problems), 1):
         if not line.strip():
@@ -97,12 +70,12 @@ def _read_jsonl(path: Path, problems: list[str]) -> Iterator[Row]:
             problems.append(f"{path}:{number}: not JSON ({error})")
             continue
         if isinstance(fields, dict):
-            yield Row(f"{path}:{number}", count, fields)
+            yield SourceRow(f"{path}:{number}", count, fields)
         else:
             problems.append(f"{path}:{number}: not a JSON object, but {line.strip()[:40]!r}")
 
 
-def _read_csv(path: Path, problems: list[str]) -> Iterator[Row]:
+def _read_csv(path: Path, problems: list[str]) -> Iterator[SourceRow]:
     reader = csv.DictReader(_text_lines(path, problems), strict=True)
     try:
         for count, cells in enumerate(reader, 1):
@@ -111,22 +84,22 @@ def _read_csv(path: Path, problems: list[str]) -> Iterator[Row]:
             if surplus is not None or None in cells.values():
                 problems.append(f"{where}: not as many cells as the header has columns")
             else:
-                yield Row(where, count, {name: cell or None for name, cell in cells.items()})
+                yield SourceRow(where, count, {name: cell or None for name, cell in cells.items()})
     except csv.Error as error:
         problems.append(f"{path}:{reader.reader.line_num}: not CSV ({error})")
 
 
-def _read_parquet(path: Path, problems: list[str]) -> Iterator[Row]:
+def _read_parquet(path: Path, problems: list[str]) -> Iterator[SourceRow]:
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         problems.append(f"{path}: not a whole Parquet file ({error})")
         return
     for count, fields in enumerate(table.to_pylist(), 1):
-        yield Row(f"{path}: row {count}", count, fields)
+        yield SourceRow(f"{path}: row {count}", count, fields)
 
 
-READERS: Mapping[str, Callable[[Path, list[str]], Iterator[Row]]] = {
+READERS: Mapping[str, Callable[[Path, list[str]], Iterator[SourceRow]]] = {
     ".jsonl": _read_jsonl,
     ".csv": _read_csv,
     ".parquet": _read_parquet,

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 TRUNCATED = "truncated"
 
@@ -33,7 +33,7 @@ class Chain:
         Outcome by the index of the token that concludes on it.
     """
 
-    token_ids: npt.NDArray[np.int32]
+    token_ids: NDArray[np.int32]
     transitions: Floats
     end: int
     conclusions: dict[int, str]
@@ -43,13 +43,13 @@ class Chain:
         """Number S of start states."""
         return len(self.transitions) - len(self.token_ids)
 
-    def start(self, prompt: npt.ArrayLike) -> int:
+    def start(self, prompt: ArrayLike) -> int:
         """Return the start state that a prompt (token ids) chooses, by a hash."""
         content = np.asarray(prompt, dtype="<i4").tobytes()
         digest = hashlib.blake2b(content, digest_size=8).digest()
         return len(self.token_ids) + int.from_bytes(digest, "little") % self.starts
 
-    def indices(self, token_ids: npt.ArrayLike) -> Indices:
+    def indices(self, token_ids: ArrayLike) -> Indices:
         """Return the states of tokens, -1 for those that the chain cannot generate."""
         asked = np.asarray(token_ids)
         place = np.searchsorted(self.token_ids, asked).clip(max=len(self.token_ids) - 1)

@@ -5,12 +5,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from refork.data.schemas import RESULTS
 
-Array = npt.NDArray[Any]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class Lists:
     """A column of lists: all values in one array, and how many each row has (0 for null)."""
 
     values: Array
-    lengths: npt.NDArray[np.int64]
+    lengths: NDArray[np.int64]
 
     @cached_property
-    def firsts(self) -> npt.NDArray[np.int64]:
+    def firsts(self) -> NDArray[np.int64]:
         """Return where each row begins in `values`."""
         return np.cumsum(self.lengths) - self.lengths
 
     @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
+    def rows(self) -> NDArray[np.int64]:
         """Return the row of each value."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
@@ -56,7 +56,7 @@ def results_table(
     logprobs: Array,
     top_token_ids: Lists,
     top_logprobs: Array,
-    stopped: npt.NDArray[np.bool_],
+    stopped: NDArray[np.bool_],
     cached: Array,
     recomputed: Array,
     fidelity: Array,
@@ -85,6 +85,6 @@ def results_table(
     return pa.table(columns, schema=RESULTS)
 
 
-def _lists(lengths: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
+def _lists(lengths: NDArray[np.int64], values: pa.Array) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(offsets, values)

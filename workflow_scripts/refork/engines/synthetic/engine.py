@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -24,7 +24,7 @@ from refork.engines.synthetic.columns import Lists, read_lists, read_numbers, re
 from refork.engines.synthetic.model import SYNTHETIC_FILE, read_chain
 from refork.errors import EngineError
 
-Seeds = npt.NDArray[np.uint64]
+Seeds = NDArray[np.uint64]
 
 # Two salts, so that the two kinds of noise are independent.
 _REPLAY_SALT = np.uint64(0x5EED0F4E0F4EED01)
@@ -37,16 +37,16 @@ class _Requests:
 
     numbers: Indices  # column `request`
     names: list[str]  # rollout ids
-    states: npt.NDArray[np.str_]
+    states: NDArray[np.str_]
     prompt_lengths: Indices
     prefixes: Lists  # token ids
     recorded: Lists  # log-probabilities of their generated parts
     forced: Indices  # token id, -1 for none
     seeds: Seeds
-    sampling: npt.NDArray[np.float64]  # temperature, top_p, top_k
+    sampling: NDArray[np.float64]  # temperature, top_p, top_k
     max_tokens: Indices
     top_logprobs: Indices
-    keep: npt.NDArray[np.bool_]
+    keep: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _as_arrays(requests: pa.Table, records: list[Request]) -> _Requests:
     )
 
 
-def _redrawn(seeds: Seeds, exposed: npt.NDArray[np.bool_], chance: float, salt: np.uint64) -> Seeds:
+def _redrawn(seeds: Seeds, exposed: NDArray[np.bool_], chance: float, salt: np.uint64) -> Seeds:
     """Give exposed requests another seed with the given chance, decided by the seed itself."""
     other = mix(seeds ^ salt)
     luck = (mix(other) >> np.uint64(11)).astype(np.float64) * 2.0**-53

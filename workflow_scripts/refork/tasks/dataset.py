@@ -6,13 +6,13 @@ import datasets
 
 from refork.errors import ReforkError
 from refork.tasks.problems import allowed_names
-from refork.tasks.rows import QuestionSource, Row
+from refork.tasks.source import QuestionSource, SourceRow
 
 SAVED = ("dataset_dict.json", "state.json")
 """Files that tell a folder made by `save_to_disk` from a folder of data files."""
 
 
-def read_dataset(source: QuestionSource) -> list[Row]:
+def read_dataset(source: QuestionSource) -> list[SourceRow]:
     """Load one split of a dataset as rows.
 
     Raises
@@ -30,7 +30,7 @@ def read_dataset(source: QuestionSource) -> list[Row]:
     if source.limit is not None:
         loaded = loaded.select(range(min(source.limit, len(loaded))))
     return [
-        Row(f"{name}[{source.split}]: row {number}", number, fields)
+        SourceRow(f"{name}[{source.split}]: row {number}", number, fields)
         for number, fields in enumerate(loaded, 1)
     ]
 

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from refork.data.pivot_keys import name_pivot, number_pivots
+from refork.data.schemas import ARMS
 from refork.errors import ReforkError
-
-ARMS = ("actual", "alt")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,8 @@ def compare_probes(
     """
     tokens = probes.table.column("token_ids").combine_chunks()
     logprob = probes.table.column("first_logprob").fill_null(np.nan).to_numpy().astype(np.float64)
-    pairs = [(probe_rows(probes, 0, arm), probe_rows(probes, number, arm)) for arm in (0, 1)]
+    arms = range(len(ARMS))
+    pairs = [(probe_rows(probes, 0, arm), probe_rows(probes, number, arm)) for arm in arms]
     known = reduce(np.logical_and, [(one >= 0) & (other >= 0) for one, other in pairs])
     diverged = np.zeros(probes.n_pivots, dtype=np.bool_)
     delta = np.full(probes.n_pivots, np.nan)
