@@ -9,7 +9,8 @@ from refork.study.opening import begin_run, open_study
 
 try:
     GRAPH = open_study(config, str((workflow.overwrite_configfiles or ["config/demo.yaml"])[-1]))
-    if workflow.is_main_process and not workflow.dryrun:
+    # `workflow.dryrun` is settled only after this file is read.
+    if workflow.is_main_process and not workflow.output_settings.dryrun:
         HOLD = begin_run(GRAPH)
 except ReforkError as error:
     sys.exit(f"refork: {error}")

@@ -1,3 +1,5 @@
+"""A config is checked: every error at once, in words; variants and files lie over each other."""
+
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,10 @@ def errors(**overrides: Any) -> list[str]:
             "rollouts.top_p: is 1.5; input should be less than or equal to 1",
         ),
         ({"seed": "one"}, "seed: is 'one'; input should be a valid integer"),
-        ({"study": "../up"}, "study: is '../up'; string should match pattern"),
+        ({"study": "../up"}, "study: is '../up'; allowed: letters, digits, `_` and `-`"),
+        ({"seed": True}, "seed: is true; input should be a valid integer"),
+        ({"rollouts": None}, "rollouts: is null; input should be a mapping of keys"),
+        ({"model": {"sha256": "abc"}}, "model.sha256: is 'abc'; allowed: 64 digits and small"),
         ({"passes": [{"name": "a"}]}, "passes.0.state: missing"),
         ({"passes": []}, "passes: at least one pass, the reference"),
         (
@@ -94,7 +99,7 @@ def errors(**overrides: Any) -> list[str]:
             {"variants": {"v": {"rollouts": {"count": 0}}}},
             "variants.v.rollouts.count: is 0; input should be greater than or equal to 1",
         ),
-        ({"variants": {"v": 3}}, "variants.v: is 3; input should be a valid dictionary"),
+        ({"variants": {"v": 3}}, "variants.v: is 3; input should be a mapping of keys"),
     ],
 )
 def test_an_error_is_said_in_words(overrides: dict[str, Any], said: str) -> None:
@@ -149,7 +154,12 @@ def test_files_lie_over_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [1", "not a YAML file: .*line 1"), ("- a\n", "is a mapping of keys, not a list")],
+    [
+        ("a: [1", "not a YAML file: .*line 1"),
+        ("- a\n", "is a mapping of keys, not a list"),
+        ("a: {b: 1}\nc: 2\na: 3\n", "the key `a` stands there twice.*line 3"),
+        ("a: {b: 1, b: 2}\n", "the key `b` stands there twice.*line 1"),
+    ],
 )
 def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "study.yaml"
@@ -159,7 +169,11 @@ def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str, said: str)
 
 
 def test_an_absent_file_is_named_and_an_empty_one_is_empty(tmp_path: Path) -> None:
-    with pytest.raises(ReforkError, match="no such config file"):
+    with pytest.raises(ReforkError, match=r"absent\.yaml: no such config file$"):
         read_yaml(tmp_path / "absent.yaml")
+    with pytest.raises(ReforkError, match=rf"no such config file in {Path.cwd()}$"):
+        read_yaml(Path("absent.yaml"))
+    with pytest.raises(ReforkError, match="cannot be read"):
+        read_yaml(tmp_path)
     (tmp_path / "empty.yaml").write_text("")
     assert read_yaml(tmp_path / "empty.yaml") == {}

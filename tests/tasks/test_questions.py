@@ -114,7 +114,8 @@ def test_text_kind(jsonl: Writer) -> None:
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ('{"id": "x", ', "2: not JSON"),
+        ('{"id": "x", ', "2: not JSON (Expecting property name enclosed in double quotes, column"),
+        ('{"id": "x" "answer": 1}', "2: not JSON (Expecting ',' delimiter, column 12)"),
         ("[1, 2]", "2: not a JSON object"),
         ('{"id": "x", "question": "\\ud800", "answer": "1"}', "2: not JSON"),
         ({**SUM, "id": "bees"}, "2: id: 'bees' stands already at"),
@@ -136,7 +137,11 @@ def test_text_kind(jsonl: Writer) -> None:
             "2: answer: 'wax' is not among the choices; allowed: a",
         ),
         ({**BEES, "id": "x", "answer": "C"}, "2: answer: 'C' is not among the choices"),
-        ({**BEES, "id": "x", "answer": 2}, "2: answer: 2 is not among the choices"),
+        (
+            {**BEES, "id": "x", "answer": 2},
+            "2: answer: 2 is not among the choices; allowed: a letter A to B, the text of a "
+            "choice, or its index 0 to 1",
+        ),
         ({**BEES, "id": "x", "choices": ["honey"]}, "2: choices: 1 choices; allowed: 2 to 26"),
         (
             {**BEES, "id": "x", "choices": ["honey"] * 27},
@@ -192,7 +197,9 @@ def test_empty_file(tmp_path: Path, content: str) -> None:
 
 def test_unknown_ending_and_missing_file() -> None:
     assert "unknown file ending '.json'; allowed: .jsonl, .csv, .parquet" in _errors("x.json")[0]
-    assert _errors("nowhere.jsonl") == ["questions.file: nowhere.jsonl: no such file"]
+    assert _errors("nowhere.jsonl") == [
+        f"questions.file: nowhere.jsonl: no such file in {Path.cwd()}"
+    ]
 
 
 def test_unknown_field_in_columns(jsonl: Writer) -> None:

@@ -10,7 +10,12 @@ from refork.study.lock import write_lock
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("config", type=Path, help="study file; config/default.yaml lies below it")
-    parser.add_argument("--default", type=Path, default=Path("config/default.yaml"))
+    parser.add_argument(
+        "--default",
+        type=Path,
+        default=Path("config/default.yaml"),
+        help="config below the study file; default: %(default)s",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

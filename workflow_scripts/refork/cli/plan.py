@@ -19,7 +19,12 @@ NARROWEST = 116  # columns
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("config", type=Path, help="study file; config/default.yaml lies below it")
-    parser.add_argument("--default", type=Path, default=Path("config/default.yaml"))
+    parser.add_argument(
+        "--default",
+        type=Path,
+        default=Path("config/default.yaml"),
+        help="config below the study file; default: %(default)s",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 

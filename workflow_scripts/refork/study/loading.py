@@ -1,6 +1,7 @@
 """From config files to checked settings; every error at once, in words."""
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,22 @@ from pydantic import BaseModel, ValidationError
 
 from refork.errors import ReforkError
 from refork.study.checks import contradictions
-from refork.study.config import WHOLE_STUDY, Settings, section_of
+from refork.study.config import PATTERNS, WHOLE_STUDY, Settings, section_of
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML and refuses a key that stands twice in a mapping; YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for name, _ in node.value:
+            if isinstance(name, yaml.ScalarNode) and name.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key `{name.value}` stands there twice",
+                    problem_mark=name.start_mark,
+                )
+            seen.add(str(name.value))
+        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True)
@@ -28,12 +44,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises
     ------
     ReforkError
-        The file is absent, no YAML, or no mapping; the message names file and line.
+        The file is absent, no YAML, or no mapping, or a key stands in it twice; the message names
+        file and line.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
     except FileNotFoundError as error:
-        raise ReforkError(f"{path}: no such config file") from error
+        here = "" if path.is_absolute() else f" in {Path.cwd()}"
+        raise ReforkError(f"{path}: no such config file{here}") from error
+    except OSError as error:
+        raise ReforkError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ReforkError(f"{path}: not a YAML file: {error}") from error
     if content is None:
@@ -142,9 +162,18 @@ def _in_words(error: ValidationError) -> Iterator[str]:
         elif item["type"] == "literal_error":
             allowed = item["ctx"]["expected"].replace("'", "")
             names = allowed.replace(" or ", ", ").split(", ")
-            yield f"{path}: is {value!r}; allowed: {allowed}{_nearest(str(value), names)}"
+            yield f"{path}: is {_shown(value)}; allowed: {allowed}{_nearest(str(value), names)}"
+        elif item["type"] in ("dict_type", "model_type"):
+            yield f"{path}: is {_shown(value)}; input should be a mapping of keys"
+        elif item["type"] == "string_pattern_mismatch":
+            yield f"{path}: is {_shown(value)}; allowed: {PATTERNS[item['ctx']['pattern']]}"
         else:
-            yield f"{path}: is {value!r}; {_lower(item['msg'])}"
+            yield f"{path}: is {_shown(value)}; {_lower(item['msg'])}"
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it stands in YAML where Python spells it otherwise."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def _lower(message: str) -> str:

@@ -68,8 +68,10 @@ def answer_letter(answer: Any, choices: Choices) -> str:
     if isinstance(answer, int) and 0 <= answer < len(choices.texts):
         meant.add(answer)
     if not meant:
+        last = len(choices.texts) - 1
         allowed = (
-            f"a letter {LETTERS[0]} to {LETTERS[len(choices.texts) - 1]} or the text of a choice"
+            f"a letter {LETTERS[0]} to {LETTERS[last]}, the text of a choice, "
+            f"or its index 0 to {last}"
         )
         raise BadFieldError(f"{answer!r} is not among the choices; allowed: {allowed}")
     if len(meant) > 1:

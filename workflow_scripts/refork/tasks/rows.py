@@ -41,7 +41,8 @@ def _read_file(path: Path, problems: list[str]) -> list[SourceRow]:
             + allowed_names(path.suffix, READERS)
         )
     if not path.is_file():
-        raise ReforkError(f"questions.file: {path}: no such file")
+        here = "" if path.is_absolute() else f" in {Path.cwd()}"
+        raise ReforkError(f"questions.file: {path}: no such file{here}")
     return list(reader(path, problems))
 
 
@@ -67,7 +68,11 @@ def _read_jsonl(path: Path, problems: list[str]) -> Iterator[SourceRow]:
             json.dumps(fields, ensure_ascii=False).encode()
         # A lone surrogate is valid JSON and no text: encoding finds it.
         except (ValueError, RecursionError) as error:
-            problems.append(f"{path}:{number}: not JSON ({error})")
+            # JSON's own line number counts within this line.
+            said = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                said = f"{error.msg}, column {error.pos + 1}"
+            problems.append(f"{path}:{number}: not JSON ({said})")
             continue
         if isinstance(fields, dict):
             yield SourceRow(f"{path}:{number}", count, fields)
