@@ -47,7 +47,9 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_grading_speed(tokenizer_folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_thousand_completions_are_graded_in_time(
+    tokenizer_folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     ending = tokenizer.encode(ENDINGS[kind]).ids

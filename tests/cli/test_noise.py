@@ -145,7 +145,7 @@ def test_thresholds_and_passes_of_the_study(
     assert "margin_lt_0.2" in record["margin_buckets"]
 
 
-def test_thaw_records(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_of_thaw_are_measured(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [shared / "data" / "replay-noise" / f"{name}.json" for name in ("primary", "screened")]
     record = printed(capsys, *files, "--format", "thaw")
     assert (record["n_pivots"], record["eligible"], record["refeed"]["flips"]) == (1567, 636, 215)
@@ -160,7 +160,9 @@ def test_a_readable_table(study: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "clustered_t: one of the problems" in out
 
 
-def test_no_pivots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_pivots_quantities_are_null(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = printed(capsys, write(tmp_path, CREDITS.empty_table()))
     assert record["excess_pp"] is None
     assert record["reasons"]["excess_pp"] == "no eligible pivots"
@@ -195,7 +197,7 @@ def test_a_stage_record_that_is_none(study: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("arguments", [[], ["nose"], ["--", "noise"], ["noise"]])
-def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2

@@ -99,7 +99,7 @@ def test_a_credit_that_is_no_number() -> None:
         align_passes(table(*rows), PASSES)
 
 
-def test_no_pivots() -> None:
+def test_a_table_without_pivots_aligns_to_nothing() -> None:
     aligned = align_passes(CREDITS.empty_table(), PASSES)
     assert len(aligned.problem) == len(aligned.margin) == 0
     assert set(aligned.passes) == set(PASSES)

@@ -1,3 +1,5 @@
+"""Files that are written whole or not at all, and their digests."""
+
 import errno
 import os
 from pathlib import Path
@@ -48,7 +50,7 @@ def test_a_broken_json_file_is_named(tmp_path: Path) -> None:
         read_json(tmp_path / "absent.json")
 
 
-def test_sha256(tmp_path: Path) -> None:
+def test_a_files_sha256_is_the_standards(tmp_path: Path) -> None:
     path = tmp_path / "abc"
     path.write_bytes(b"abc")  # FIPS 180-4, example B.1
     assert file_sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,3 +1,5 @@
+"""The journal of finished batch groups, and the manifest beside an output."""
+
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,3 +1,5 @@
+"""Seeds of requests, and the random numbers drawn from them."""
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

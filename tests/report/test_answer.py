@@ -1,3 +1,5 @@
+"""The sentence that answers a study."""
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,9 @@ def test_a_quantity_that_is_null_comes_with_its_reason(
         (18.7, "an excess of 19 points pooled"),
     ],
 )
-def test_points(variant: VariantData, summary: Summary, points: float, words: str) -> None:
+def test_the_excess_is_said_in_points(
+    variant: VariantData, summary: Summary, points: float, words: str
+) -> None:
     assert words in answer(variant, changed(summary, excess_pp=points))
 
 

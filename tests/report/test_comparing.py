@@ -70,7 +70,9 @@ def test_without_continuations_nothing_is_said_of_tokens(study: StudyData) -> No
     assert row.same_outcomes is not None
 
 
-def test_truncated_rollouts(study: StudyData, empty_study: StudyData) -> None:
+def test_truncated_rollouts_are_a_share_of_the_base_rollouts(
+    study: StudyData, empty_study: StudyData
+) -> None:
     assert truncated_rollouts(study.variants[0]) == pytest.approx(5 / 48)
     nothing = replace(study.variants[0], outcomes=study.variants[0].outcomes.slice(0, 0))
     assert truncated_rollouts(nothing) is None

@@ -1,3 +1,5 @@
+"""The rollout that the report shows, and its marks."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""The page as a browser reads it, hostile text included."""
+
 from dataclasses import replace
 from html.parser import HTMLParser
 

@@ -1,3 +1,5 @@
+"""Untrusted text is made visible."""
+
 import unicodedata
 
 import pytest
@@ -20,7 +22,7 @@ from refork.report.visible import SHOWN_CHARACTERS, clipped, finalize, token_lab
         ("می\u200cخواهم 👩\u200d🔬", "می\u200cخواهم 👩\u200d🔬"),
     ],
 )
-def test_visible(text: str, shown: str) -> None:
+def test_invisible_characters_show_their_code(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 

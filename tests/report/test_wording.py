@@ -1,3 +1,5 @@
+"""Numbers in words."""
+
 import math
 
 import pytest
@@ -19,7 +21,7 @@ from refork.report import wording
         (0.07, "7.0 %"),
     ],
 )
-def test_percent(share: float | None, text: str) -> None:
+def test_a_share_is_never_rounded_to_none_or_all(share: float | None, text: str) -> None:
     assert wording.percent(share).replace("\u202f", " ") == text
 
 
@@ -49,7 +51,7 @@ def test_count_and_rate(count: int | None, of: int, text: str) -> None:
         (None, "–"),
     ],
 )
-def test_signed(number: float | None, text: str) -> None:
+def test_a_number_bears_its_sign_and_zero_none(number: float | None, text: str) -> None:
     assert wording.signed(number) == text
 
 
@@ -61,7 +63,7 @@ def test_decimals_can_be_read_back(number: float) -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(0.031, "0.031"), (0.0000123, "1.23·10⁻⁵"), (0, "0"), (None, "–")]
 )
-def test_small(number: float | None, text: str) -> None:
+def test_a_small_number_keeps_three_digits(number: float | None, text: str) -> None:
     assert wording.small(number) == text
 
 

@@ -1,3 +1,5 @@
+"""The files of a report, and the tables and facts in them."""
+
 import io
 from dataclasses import replace
 from pathlib import Path

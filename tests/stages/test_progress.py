@@ -1,3 +1,5 @@
+"""The progress lines of an engine job."""
+
 import pytest
 
 from refork.stages.progress import Progress

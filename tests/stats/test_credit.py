@@ -16,7 +16,7 @@ def credit(actual: tuple[int, int], alt: tuple[int, int]) -> Credits:
     return credits_from_counts(*(np.array([number]) for number in (*actual, *alt)))
 
 
-def test_closed_form() -> None:
+def test_a_credit_is_the_difference_of_two_shares() -> None:
     credits = credits_from_counts(
         np.array([4, 1, 2]), np.array([4, 4, 4]), np.array([1, 3, 2]), np.array([4, 4, 4])
     )

@@ -34,7 +34,7 @@ def test_only_the_chosen_pivots_count() -> None:
     assert flips == Flips(n=1, zero_crossings=0, polarity_reversals=1)
 
 
-def test_excess() -> None:
+def test_the_excess_is_of_the_same_pivots() -> None:
     assert pooled_excess(Flips(8, 3, 1), Flips(8, 2, 0)) == 0.25
     with pytest.raises(ValueError, match="8 pivots, its floor has 7"):
         pooled_excess(Flips(8, 3, 1), Flips(7, 2, 0))

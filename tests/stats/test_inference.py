@@ -56,7 +56,7 @@ def test_no_pivots_no_excess() -> None:
     assert found.mean == found.t == Missing("no problems with eligible pivots")
 
 
-def test_mcnemar() -> None:
+def test_mcnemar_compares_the_pivots_that_one_pass_flipped() -> None:
     pairs = np.array(list(product((True, False), repeat=2)) + [(True, False)] * 3)
     found = mcnemar(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=bool))
     assert (found.treatment_only, found.floor_only) == (4, 1)

@@ -1,3 +1,5 @@
+"""Which tokens are pivots."""
+
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,7 @@ def test_earliest_first_from_the_first_token_on() -> None:
 
 
 @given(prompt=st.integers(1, 70), slack=st.integers(0, 5))
-def test_blocks(prompt: int, slack: int) -> None:
+def test_pivots_lie_close_behind_a_block_boundary(prompt: int, slack: int) -> None:
     pivot_filter = PivotFilter(1.0, 100, 0, block_size=16, block_slack=slack)
     positions = prompt + find([(1, [1, 2, 3], NARROW)] * 50, pivot_filter, prompt).index
     wanted = [p for p in range(prompt, prompt + 50) if p % 16 <= slack and p >= 16]

@@ -8,7 +8,7 @@ from refork.stats.missing import Missing
 from refork.stats.probes import UNKNOWN, Probes, summarise_probes
 
 
-def test_closed_form() -> None:
+def test_probes_are_summarised_as_published() -> None:
     found = summarise_probes(np.array([1, 0, 0, 0]), np.array([0.0, 0.25, 0.5, 0.0]))
     assert found == Probes(0.25, 0.5, median_nonzero_delta=0.5, p90_delta=0.5)
 
@@ -25,7 +25,7 @@ def test_what_was_not_recorded_is_left_out() -> None:
     assert found.median_nonzero_delta == Missing("no probe differs at all")
 
 
-def test_no_probes() -> None:
+def test_without_probes_every_quantity_is_missing() -> None:
     found = summarise_probes(np.array([UNKNOWN]), np.array([np.nan]))
     assert found.divergence_rate == found.bit_exact_rate == found.p90_delta
     assert found.divergence_rate == Missing("no greedy probes")

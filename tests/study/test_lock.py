@@ -1,3 +1,5 @@
+"""The lock: made once, shared by variants, held against what it names."""
+
 import json
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""A study is opened, its folders explain themselves, its results folder is held."""
+
 import os
 import subprocess
 import sys

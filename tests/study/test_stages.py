@@ -141,7 +141,7 @@ def test_the_order_of_keys_does_not_matter(graph_of: Callable[..., Graph]) -> No
     assert changed(one, other) == set()
 
 
-def test_draw_blocks() -> None:
+def test_a_draw_block_is_named_by_its_first_and_last_draw() -> None:
     assert draw_blocks(6, 4) == ["0000-0003", "0004-0005"]
     assert list(block_draws("0004-0005")) == [4, 5]
 

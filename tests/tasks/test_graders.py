@@ -116,7 +116,9 @@ def test_time_is_linear_in_the_text(fragment: str) -> None:
         (WHO, r"a(x)?", "a", OTHER),
     ],
 )
-def test_pattern(question: Question, pattern: str, text: str, outcome: str) -> None:
+def test_a_pattern_finds_the_outcome_of_each_kind(
+    question: Question, pattern: str, text: str, outcome: str
+) -> None:
     settings = GradingSettings(grader="pattern", pattern=pattern)
     assert grade(text, question, settings) == outcome
 

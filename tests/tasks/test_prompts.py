@@ -50,7 +50,7 @@ def test_system_examples_and_template_by_kind(tmp_path: Path, tokenizer: ChatTok
     assert [turn["content"] for turn in prompter.messages(SUM)][1:3] == ["1 + 1?", "Answer: 2"]
 
 
-def test_chat_template(tokenizer: ChatTokenizer) -> None:
+def test_a_prompt_ends_where_the_model_begins_its_turn(tokenizer: ChatTokenizer) -> None:
     prompter = Prompter(PromptSettings(template="{{ question }}"), tokenizer)
     token_ids = prompter.token_ids(prompter.messages(SUM))
     expected = "<|start|>user\nWhat is 5 + 7?<|end|>\n<|start|>assistant\n"

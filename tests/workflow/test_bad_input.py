@@ -41,7 +41,9 @@ GOOD = QUESTIONS[0]
     ],
     ids=["malformed", "twice", "no answer", "not a choice", "empty"],
 )
-def test_questions(project: Project, questions: str, said: str) -> None:
+def test_a_bad_questions_file_is_refused_before_any_job(
+    project: Project, questions: str, said: str
+) -> None:
     project.ask(questions)
     refused(project, said)
 

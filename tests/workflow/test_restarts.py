@@ -65,7 +65,9 @@ def killed_equals_undisturbed(killed: Project, undisturbed: Project, script: str
 
 
 @pytest.mark.parametrize("script", ["sample_rollouts", "resample"])
-def test_synthetic(project: Project, tmp_path: Path, script: str) -> None:
+def test_killed_synthetic_jobs_equal_an_undisturbed_run(
+    project: Project, tmp_path: Path, script: str
+) -> None:
     undisturbed = twin(project, tmp_path)
     for each in (project, undisturbed):
         each.configure(questions={"shards": 1}, engine={"synthetic": {"step_seconds": 0.4}})
@@ -81,7 +83,9 @@ def twin(project: Project, tmp_path: Path) -> Project:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_stock_bfloat16(project: Project, smollm2: Path, tmp_path: Path) -> None:
+def test_killed_stock_bfloat16_jobs_equal_an_undisturbed_run(
+    project: Project, smollm2: Path, tmp_path: Path
+) -> None:
     undisturbed = twin(project, tmp_path)
     examples = "config/questions/demo_examples.yaml"
     for each in (project, undisturbed):

@@ -200,7 +200,7 @@ def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path
         fine.engine.run_group(again, tmp_path / "file", None)
 
 
-def test_facts(tiny_subject: Subject) -> None:
+def test_the_engine_says_what_it_is(tiny_subject: Subject) -> None:
     facts = tiny_subject.engine.facts
     assert (facts.block_size, facts.context_length) == (1, CONTEXT_LENGTH)
     assert tiny_subject.end_token in facts.special_tokens

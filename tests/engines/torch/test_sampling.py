@@ -1,3 +1,5 @@
+"""Draws of the torch engine against draws by the definition."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Snapshot files: what comes back, and what is refused."""
+
 from dataclasses import replace
 from pathlib import Path
 

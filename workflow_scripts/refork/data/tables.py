@@ -29,7 +29,7 @@ def write_csv(table: pa.Table, path: Path, schema: pa.Schema) -> None:
         csv.write_csv(conformed, temporary)
 
 
-def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table and hold it against its schema.
 
     Raises
@@ -38,19 +38,17 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
         The file is absent, truncated or of another schema.
     """
     try:
-        table = pq.read_table(path, columns=columns)
+        table = pq.read_table(path)
     except FileNotFoundError as error:
         raise ReforkError(f"{path}: no such file") from error
     except (pa.ArrowInvalid, OSError) as error:
         raise ReforkError(
             f"{path}: not a whole Parquet file ({error}); delete it and run again"
         ) from error
-    return _conform(table, _part(schema, columns), str(path))
+    return _conform(table, schema, str(path))
 
 
-def read_shards(
-    folders: Iterable[Path], schema: pa.Schema, columns: list[str] | None = None
-) -> pa.Table:
+def read_shards(folders: Iterable[Path], schema: pa.Schema) -> pa.Table:
     """Read all shards in folders as one table, folder by folder in the order given.
 
     Raises
@@ -58,22 +56,18 @@ def read_shards(
     ReforkError
         A folder holds no shard.
     """
-    tables = [_part(schema, columns).empty_table()]
+    tables = [schema.empty_table()]
     for folder in folders:
         shards = sorted(folder.glob("shard-*.parquet"))
         if not shards:
             raise ReforkError(f"{folder}: holds no shard-*.parquet")
-        tables += [read_table(shard, schema, columns) for shard in shards]
+        tables += [read_table(shard, schema) for shard in shards]
     return pa.concat_tables(tables)
 
 
 def from_rows(rows: list[Row], schema: pa.Schema) -> pa.Table:
     """Make a table of a schema from records; no records make an empty table."""
     return pa.Table.from_pylist(rows, schema=schema)
-
-
-def _part(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
-    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def _conform(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
