@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from helpers.tiny_tokenizer import write_tokenizer
-from refork.data.files import write_json
+from refork.data.files import file_sha256, write_json
 from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import read_table, write_table
@@ -104,22 +104,29 @@ def test_questions_longer_than_the_context_are_named(
     )
 
 
-def test_questions_that_are_not_those_of_the_lock(
-    source: QuestionSource, model_folder: Path
+def test_questions_and_examples_that_are_not_those_of_the_lock(
+    source: QuestionSource, model_folder: Path, tmp_path: Path
 ) -> None:
     write_json(manifest_path(model_folder), {"context_length": PLAN.context_length})
+    examples = tmp_path / "examples.yaml"
+    examples.write_text("- {question: '1 + 2?', answer: 'Answer: 3'}\n")
     settings = {
         "questions": Questions(file=source.file).model_dump(),
-        "prompt": Prompt().model_dump(),
+        "prompt": Prompt(examples=str(examples)).model_dump(),
         "rollouts": {"count": PLAN.rollouts},
         "trust_remote_code": False,
         "seed": None,
     }
-    locked = questions_digest(load_questions(source))
-    stage = {"settings": settings, "lock": {"questions": locked}}
-    assert prepare_questions(stage, model_folder, 1) == _prepare(source, PLAN, model_folder)
-    with pytest.raises(ReforkError, match="are not those that were locked"):
-        prepare_questions({**stage, "lock": {"questions": "0" * 64}}, model_folder, 1)
+    locked = {
+        "questions": questions_digest(load_questions(source)),
+        "examples": file_sha256(examples),
+    }
+    (table,) = prepare_questions({"settings": settings, "lock": locked}, model_folder, 1)
+    assert "1 + 2?" in table["messages"][0].as_py()
+    for name in locked:
+        other = {"settings": settings, "lock": {**locked, name: "0" * 64}}
+        with pytest.raises(ReforkError, match=f"the {name} .* are not those that were locked"):
+            prepare_questions(other, model_folder, 1)
 
 
 def test_a_folder_without_tokenizer_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The lock: made once, shared by variants, held against what it names."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,12 @@ def test_examples_are_locked(study: Study, study_of: Studies) -> None:
     with pytest.raises(ReforkError, match=r"prompt\.examples: examples\.yaml: no such file"):
         write_lock(with_examples)
     path = Path("examples.yaml")
-    path.write_text("- {question: 1 + 2?, answer: 'Answer: 3'}\n")
+    path.write_text("- {question: '1 + 2?'}\n")
+    with pytest.raises(ReforkError, match=r"examples\.yaml: .*answer: missing"):
+        write_lock(with_examples)
+    path.write_text("- {question: '1 + 2?', answer: 'Answer: 3'}\n")
     write_lock(with_examples)
-    path.write_text("- {question: 1 + 3?, answer: 'Answer: 4'}\n")
+    path.write_text("- {question: '1 + 3?', answer: 'Answer: 4'}\n")
     with pytest.raises(ReforkError, match=r"examples .* has changed since"):
         read_lock(with_examples)
 
@@ -98,6 +102,33 @@ def test_the_weights_of_a_folder_are_locked(
     write_lock(here)
     (folder / "tokenizer_config.json").write_text("{}")
     with pytest.raises(ReforkError, match=r"model .* has changed since"):
+        read_lock(here)
+
+
+def test_a_file_that_came_into_a_model_folder_is_said(
+    study: Study, study_of: Studies, synthetic_model: Path
+) -> None:
+    folder = Path(shutil.copytree(synthetic_model, "model"))
+    template = folder / "chat_template.jinja"
+    content = template.read_text()
+    template.unlink()
+    here = study_of(engine={"kind": "torch", "device": "cpu"})
+    write_lock(here)
+    read_lock(here)
+    template.write_text(content)
+    with pytest.raises(ReforkError, match=r"model .* has changed since"):
+        read_lock(here)
+
+
+def test_a_local_dataset_is_locked(study: Study, study_of: Studies) -> None:
+    folder = Path("dataset", "data")
+    folder.mkdir(parents=True)
+    (folder / "test-0.jsonl").write_text(json.dumps(QUESTION) + "\n")
+    here = synthetic(study_of, questions={"file": None, "dataset": "dataset"})
+    write_lock(here)
+    read_lock(here)
+    (folder / "test-1.jsonl").write_text(json.dumps({**QUESTION, "id": "b"}) + "\n")
+    with pytest.raises(ReforkError, match=r"questions .* has changed since"):
         read_lock(here)
 
 

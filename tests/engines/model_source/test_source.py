@@ -165,7 +165,9 @@ def test_no_such_folder(tmp_path: Path) -> None:
         source_digest(ModelSource(folder=str(tmp_path / "nowhere")))
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "model.safetensors", "modeling_own.py"]
+)
 def test_the_digest_is_of_all_that_matters(folder: Path, name: str) -> None:
     source = ModelSource(folder=str(folder))
     before, tokenizer = source_digest(source), tokenizer_digest(folder)

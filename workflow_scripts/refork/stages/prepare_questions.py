@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import transformers
 
-from refork.data.files import read_json
+from refork.data.files import file_sha256, read_json
 from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import from_rows
@@ -51,18 +51,18 @@ def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int)
     Raises
     ------
     ReforkError
-        The source, the template or the tokenizer is no good, the questions are not those of the
-        lock, or a prompt does not fit the context.
+        The source, the template or the tokenizer is no good, questions or examples are not those
+        of the lock, or a prompt does not fit the context.
     """
-    settings, locked = stage["settings"], stage["lock"]["questions"]
+    settings, locked = stage["settings"], stage["lock"]
     source = question_source(settings["questions"])
     questions = load_questions(source)
-    found = questions_digest(questions)
-    if found != locked:
-        raise ReforkError(
-            f"{source.file or source.dataset}: the questions (sha256 {found}) are not those"
-            f" that were locked ({locked}); lock the study again"
-        )
+    _refuse_others(
+        source.file or source.dataset, "questions", questions_digest(questions), locked["questions"]
+    )
+    examples = settings["prompt"]["examples"]
+    if examples is not None:
+        _refuse_others(examples, "examples", file_sha256(Path(examples)), locked["examples"])
     tokenizer = load_tokenizer(model_folder, settings["trust_remote_code"])
     prompter = Prompter(PromptSettings(**settings["prompt"]), tokenizer)
     plan = Plan(
@@ -73,6 +73,14 @@ def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int)
         shards=shards,
     )
     return prompt_tables(questions, prompter, plan)
+
+
+def _refuse_others(where: str | None, what: str, found: str, locked: str) -> None:
+    if found != locked:
+        raise ReforkError(
+            f"{where}: the {what} (sha256 {found}) are not those that were locked ({locked});"
+            " lock the study again"
+        )
 
 
 def load_tokenizer(model_folder: Path, trust_remote_code: bool) -> ChatTokenizer:

@@ -20,6 +20,7 @@ from refork.engines.model_source.source import ModelSource, source_digest
 from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.loading import Study
+from refork.tasks.examples import load_examples
 from refork.tasks.questions import load_questions, questions_digest
 from refork.tasks.source import QuestionSource
 
@@ -125,6 +126,14 @@ def _seen(*paths: Path) -> list[dict[str, Any]]:
     ]
 
 
+def _beneath(name: str | None, pattern: str) -> list[Path]:
+    """Return a folder and what lies in it: a folder's own time tells that a file came or went."""
+    folder = Path(name or "")
+    if name is None or not folder.is_dir():
+        return []
+    return [folder, *sorted(path for path in folder.glob(pattern) if path.exists())]
+
+
 def _touched(files: Sequence[Mapping[str, Any]]) -> bool:
     paths = [Path(file["path"]) for file in files]
     return not all(path.exists() for path in paths) or _seen(*paths) != list(files)
@@ -159,16 +168,15 @@ def _ask_engine(settings: Settings) -> dict[str, Any]:
 def _look_at_model(settings: Settings) -> dict[str, Any]:
     digest = source_digest(model_source(settings.model.model_dump()))
     folder = settings.model.folder
-    files = sorted(path for path in Path(folder).iterdir() if path.is_file()) if folder else []
-    return {"locked": {"digest": digest}, "files": _seen(*files)}
+    return {"locked": {"digest": digest}, "files": _seen(*_beneath(folder, "*"))}
 
 
 def _look_at_questions(settings: Settings) -> dict[str, Any]:
     questions = load_questions(question_source(settings.questions.model_dump()))
-    file = settings.questions.file
+    file, dataset = settings.questions.file, settings.questions.dataset
     return {
         "locked": {"digest": questions_digest(questions), "count": len(questions)},
-        "files": _seen(Path(file)) if file else [],
+        "files": _seen(Path(file)) if file else _seen(*_beneath(dataset, "**/*")),
     }
 
 
@@ -178,6 +186,7 @@ def _look_at_examples(settings: Settings) -> dict[str, Any]:
         return {"locked": None, "files": []}
     if not Path(file).exists():
         raise ReforkError(f"prompt.examples: {file}: no such file")
+    load_examples(file)  # what is wrong with it is said now, not by a job
     return {"locked": file_sha256(Path(file)), "files": _seen(Path(file))}
 
 

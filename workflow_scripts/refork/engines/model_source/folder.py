@@ -47,7 +47,8 @@ def checked_folder(folder: Path) -> Path:
 def folder_digest(folder: Path) -> str:
     """Return the sha256 over the names and contents of all files that matter to a result."""
     named = [folder / name for name in (*_CONFIG_FILES, *_TOKENIZER_FILES)]
-    return _files_digest([*named, *folder.glob("*.safetensors"), *folder.glob("*.index.json")])
+    patterns = ("*.safetensors", "*.index.json", "*.py")
+    return _files_digest([*named, *(path for each in patterns for path in folder.glob(each))])
 
 
 def tokenizer_digest(folder: Path) -> str:
