@@ -28,4 +28,5 @@ def test_what_was_not_recorded_is_left_out() -> None:
 def test_without_probes_every_quantity_is_missing() -> None:
     found = summarise_probes(np.array([UNKNOWN]), np.array([np.nan]))
     assert found.divergence_rate == found.bit_exact_rate == found.p90_delta
+    assert found.median_nonzero_delta == found.p90_delta
     assert found.divergence_rate == Missing("no greedy probes")

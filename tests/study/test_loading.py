@@ -39,6 +39,11 @@ def errors(**overrides: Any) -> list[str]:
         ({"seed": True}, "seed: is true; input should be a valid integer"),
         ({"rollouts": None}, "rollouts: is null; input should be a mapping of keys"),
         ({"model": {"sha256": "abc"}}, "model.sha256: is 'abc'; allowed: 64 digits and small"),
+        ({"pivots": {"margin": float("inf")}}, "pivots.margin: is inf; input should be a finite"),
+        ({"results": "r{x}"}, "results: is 'r{x}'; allowed: a path without braces"),
+        ({"results": ""}, "results: is ''; allowed: a path"),
+        ({"results": "~/r"}, "results: is '~/r'; allowed: a path"),
+        ({"variants": {"tables": {}}}, "variants.tables: a folder of the report has that name"),
         ({"passes": [{"name": "a"}]}, "passes.0.state: missing"),
         ({"passes": []}, "passes: at least one pass, the reference"),
         (

@@ -117,3 +117,13 @@ def test_the_cost_of_stages(graph: Graph, lock_of: Locks) -> None:
     assert stage_cost(graph, variant.rollouts, lock).to_run == 1
     assert stage_cost(graph, variant.questions, lock).jobs == 1
     assert stage_cost(graph, graph.report, lock).tokens == 0
+
+
+def test_variants_that_share_a_pass_may_differ_in_k(
+    in_folder: Path, study_of: Studies, lock_of: Locks
+) -> None:
+    study = study_of(variants={"a": {}, "b": {"resample": {"continuations": 6}}})
+    graph = build_graph(study, lock_of(study))
+    refeed = stage_cost(graph, graph.variants["a"].passes["refeed"], lock_of(study))
+    assert refeed.jobs == 2 * 2  # two shards, draws 0 to 3 and 4 to 5
+    assert refeed.requests == 10 * 8 * 5 * 2 * (6 + 1)

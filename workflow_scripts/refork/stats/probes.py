@@ -43,7 +43,9 @@ def summarise_probes(diverged: Integers, delta: Floats) -> Probes:
     return Probes(
         divergence_rate=float(probed.mean()) if len(probed) else none,
         bit_exact_rate=(n - len(nonzero)) / n if n else none,
-        median_nonzero_delta=_ranked(nonzero, len(nonzero) // 2, "no probe differs at all"),
+        median_nonzero_delta=_ranked(
+            nonzero, len(nonzero) // 2, "no probe differs at all" if n else none.reason
+        ),
         p90_delta=_ranked(known, int(0.9 * n), none.reason),
     )
 

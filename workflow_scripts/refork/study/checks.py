@@ -6,7 +6,7 @@ import jinja2
 
 from refork.data.noise_record import RECORD_KEYS
 from refork.errors import ReforkError
-from refork.study.config import Settings
+from refork.study.config import REPORT_FOLDERS, Settings
 from refork.tasks.graders.pattern import compiled
 
 # Palettes that need no import of seaborn, which is slow, to be known.
@@ -41,6 +41,11 @@ def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
                 yield f"model.{name}", "a model from `pypi` needs `file` and `sha256`"
     elif given == ["hub"] and model.revision is None:
         yield "model.revision", "a model from `hub` needs the commit that is meant"
+
+
+def _variants(settings: Settings) -> Iterator[tuple[str, str]]:
+    for name in sorted(set(REPORT_FOLDERS) & set(settings.variants)):
+        yield f"variants.{name}", "a folder of the report has that name; rename the variant"
 
 
 def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -102,6 +107,7 @@ def _look(settings: Settings) -> Iterator[tuple[str, str]]:
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, str]]]], ...] = (
     (("questions", "model", "engine"), _sources),
+    (("variants",), _variants),
     (("passes", "noise", "rollouts"), _passes),
     (("grading", "prompt"), _texts),
     (("report",), _look),

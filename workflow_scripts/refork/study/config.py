@@ -10,14 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
+# No shell's home, no option, and none of the braces in which Snakemake names its wildcards.
+FOLDER = r"^[^-~{}\x00-\x1f][^{}\x00-\x1f]*$"
 # What each pattern allows, in words.
 PATTERNS = {
     NAME: "letters, digits, `_` and `-`, with a letter or a digit first",
     SHA256: "64 digits and small letters a to f",
+    FOLDER: "a path without braces and line ends, and no `-` or `~` first",
 }
 
 Name = Annotated[str, Field(pattern=NAME)]
 Sha256 = Annotated[str, Field(pattern=SHA256)]
+Folder = Annotated[str, Field(pattern=FOLDER)]
 Probability = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
@@ -27,7 +31,7 @@ Temperature = Annotated[float, Field(ge=0)]
 class Section(BaseModel):
     """A frozen section of the config that knows no other keys than its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def key(default: Any, description: str) -> Any:
@@ -245,7 +249,7 @@ class Settings(Section):
     """One study, or one variant of it once its overrides are in place."""
 
     study: Name = key("default", "name; its readable results lie in <results>/<study>/")
-    results: str = key("results", "folder of all results, cached by hash, shared by studies")
+    results: Folder = key("results", "folder of all results, cached by hash, shared by studies")
     seed: Whole = key(0, "every random number of the study is derived from it")
     questions: Questions = key(Questions(), "the questions")
     prompt: Prompt = key(Prompt(), "from question to prompt")
@@ -266,5 +270,7 @@ class Settings(Section):
     resources: Resources = key(Resources(), "what the jobs ask for; changes no result")
 
 
+# Folders of the report, which stand beside those of the variants.
+REPORT_FOLDERS = ("figures", "tables")
 # What belongs to the study as a whole, so that no variant may override it.
 WHOLE_STUDY = ("study", "results", "questions.shards", "report", "variants", "resources")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refork.data.schemas import ARMS
-from refork.study.config import Settings
-from refork.study.graph import Graph
+from refork.study.graph import Graph, block_draws
 from refork.study.stages import Stage
 
 
@@ -42,12 +41,7 @@ def _demand(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> tuple[int, i
     if stage.name == "sample_rollouts":
         return rollouts, rollouts * settings.rollouts.max_tokens
     arms = rollouts * settings.pivots.max_per_rollout * len(ARMS)
-    return _arm_requests(settings, arms)
-
-
-def _arm_requests(settings: Settings, arms: int) -> tuple[int, int]:
+    draws = arms * sum(len(block_draws(block)) for block in graph.draw_blocks(stage))
     resample = settings.resample
     probes = arms if resample.probe_tokens else 0
-    requests = arms * resample.continuations + probes
-    tokens = arms * resample.continuations * resample.max_tokens + probes * resample.probe_tokens
-    return requests, tokens
+    return draws + probes, draws * resample.max_tokens + probes * resample.probe_tokens

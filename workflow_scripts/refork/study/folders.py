@@ -7,6 +7,7 @@ from typing import Any
 
 from refork.data.files import read_json, write_json
 from refork.errors import ReforkError
+from refork.study.config import REPORT_FOLDERS
 from refork.study.graph import Graph
 from refork.study.stages import record_hash
 
@@ -51,7 +52,7 @@ def link_names(graph: Graph) -> None:
                 _link(graph.study_folder / name / stage.name, graph.folder(stage))
         for item, stage in variant.passes.items():
             _link(graph.study_folder / name / "resample" / item, graph.folder(stage))
-    for file in ("report.html", "figures", "tables"):
+    for file in ("report.html", *REPORT_FOLDERS):
         _link(graph.study_folder / file, graph.folder(graph.report) / file)
 
 

@@ -86,6 +86,11 @@ class Graph:
         """Return the names of the variants that share a stage."""
         return [name for name, variant in self.variants.items() if stage in variant.all()]
 
+    def draw_blocks(self, stage: Stage) -> list[str]:
+        """Name the draw blocks of a pass; variants that share it may differ in K."""
+        sharing = [self.variants[name].settings for name in self.variants_of(stage)]
+        return sorted({block for settings in sharing for block in _blocks(settings)})
+
     def draw_folders(self, name: str, digest: str) -> list[str]:
         """Return the folders of all passes and draw blocks that a stage reads, passes in order."""
         stage, variant = self._of(name, digest)
@@ -108,7 +113,7 @@ class Graph:
             case "measure_noise":
                 return [folder / "credits.parquet"]
             case "resample":
-                blocks = _blocks(self.settings_of(stage.name, stage.hash))
+                blocks = self.draw_blocks(stage)
                 return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
             case _:
                 return [folder / shard for shard in shards]
