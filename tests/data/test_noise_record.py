@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from refork.data.credits import align_passes
-from refork.data.noise_record import RECORD_KEYS, Comparison, noise_record, noise_table
+from refork.data.noise_record import RECORD_KEYS, ComparedPasses, noise_record, noise_table
 from refork.data.schemas import CREDITS, NOISE
 from refork.data.thaw import read_thaw
 from refork.errors import ReforkError
 from refork.stats.noise import measure
 
 RUNS = {"main": ("primary", "screened"), "k8": ("k8",), "grpo": ("grpo",)}
-NAMES = Comparison("exact", "refeed", "replica")
+NAMES = ComparedPasses("exact", "refeed", "replica")
 
 
 def record_of(credits: pa.Table) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_other_passes_keep_their_names() -> None:
     aligned = align_passes(empty, ["base", "again", "changed"])
     passes = [aligned.passes[name] for name in ("base", "changed", "again")]
     noise = measure(aligned.problem, aligned.margin, *passes, critical=[0.25], margin_split=0.5)
-    record = noise_record(noise, Comparison("base", "changed", "again"))
+    record = noise_record(noise, ComparedPasses("base", "changed", "again"))
     assert {"changed", "again"} < set(record)
     assert set(record["jaccard"]) == {"0.25"}
     assert set(record["margin_buckets"]) == {"margin_lt_0.5", "margin_ge_0.5"}
@@ -158,7 +158,7 @@ def test_other_passes_keep_their_names() -> None:
 
 def test_a_pass_does_not_stand_beside_itself() -> None:
     with pytest.raises(ReforkError, match="exact, refeed, exact: they must be three passes"):
-        Comparison("exact", "refeed", "exact")
+        ComparedPasses("exact", "refeed", "exact")
 
 
 def test_no_pass_may_be_named_like_a_key_of_the_record() -> None:

@@ -92,12 +92,13 @@ def test_a_malformed_record_is_named(tmp_path: Path, record: dict[str, Any], pla
 
 
 def test_only_the_first_errors_are_shown(tmp_path: Path) -> None:
-    path = write(tmp_path, *[changed(margin=-1.0)] * 9)
+    path = write(tmp_path, *[changed(margin=-1.0)] * 30)
     with pytest.raises(ReforkError) as caught:
         read_thaw([path])
     lines = str(caught.value).splitlines()
-    assert len(lines) == 6
-    assert lines[-1] == f"{path}: and 4 more"
+    assert lines[0] == "30 errors"
+    assert len(lines) == 22
+    assert lines[-1].strip() == "… and 10 more"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refork.data.noise_record import Comparison
+from refork.data.noise_record import ComparedPasses
 from refork.data.thaw import read_thaw
 from refork.report.answer import answer
 from refork.report.study_data import StudyData, VariantData
@@ -30,7 +30,7 @@ def summary(variant: VariantData) -> Summary:
 
 def test_the_published_main_run_in_words(variant: VariantData, shared: Path) -> None:
     files = [shared / "data" / "replay-noise" / f"{name}.json" for name in ("primary", "screened")]
-    names = Comparison("exact", "refeed", "replica")
+    names = ComparedPasses("exact", "refeed", "replica")
     record = compare_passes(read_thaw(files), names, [0.5, 0.75], 0.3)
     assert answer(variant, Summary.of(record)).replace("\u202f", " ") == (
         "Re-feeding the prefix changes the sign of credit at 34 % of the 636 eligible pivots; "

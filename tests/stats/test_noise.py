@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from refork.stats.credit import credits_from_counts
 from refork.stats.missing import Missing
-from refork.stats.noise import Noise, PassMeasurements, measure
+from refork.stats.noise import PassMeasurements, ReplayNoise, measure
 
 DRAWS = 4
 
@@ -34,7 +34,7 @@ def one_pass(columns: NDArray[np.int64]) -> PassMeasurements:
     )
 
 
-def measured(rows: NDArray[np.int64], swap: bool = False) -> Noise:
+def measured(rows: NDArray[np.int64], swap: bool = False) -> ReplayNoise:
     _, problem = np.unique(rows[:, 0], return_inverse=True)
     margin = (rows[:, 1] / 10).astype(np.float32)
     reference, treatment, floor = (one_pass(rows[:, 2 + 3 * i : 5 + 3 * i]) for i in range(3))

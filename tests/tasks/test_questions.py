@@ -167,7 +167,7 @@ def test_a_bad_row_is_named_by_file_line_and_key(
 
 def test_all_problems_come_at_once(jsonl: Writer) -> None:
     message = _errors(jsonl("{", {"id": "x", "question": ""}, *[{"id": "y"}] * 20))
-    assert message[0] == "43 problems"
+    assert message[0] == "43 errors"
     assert len(message) == 22
     assert message[-1] == "… and 23 more"
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from refork.data.credits import pass_names, pool_credits
 from refork.data.files import read_json
-from refork.data.noise_record import Comparison
+from refork.data.noise_record import ComparedPasses
 from refork.data.schemas import CREDITS
 from refork.data.tables import read_table
 from refork.data.thaw import PASSES, read_thaw
@@ -145,10 +145,10 @@ def _override(settings: Noise, arguments: argparse.Namespace) -> Noise:
 
 def _choose_passes(
     known: Sequence[str], settings: Noise, arguments: argparse.Namespace
-) -> Comparison:
+) -> ComparedPasses:
     """Take the passes of the command line, else those of the study's first comparison."""
     first = settings.comparisons[0] if settings.comparisons else Noise().comparisons[0]
-    return Comparison(
+    return ComparedPasses(
         reference=arguments.reference or (known[0] if known else "exact"),
         treatment=arguments.treatment or first.treatment,
         floor=arguments.floor or first.floor,

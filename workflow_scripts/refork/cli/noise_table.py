@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from refork.data.noise_record import Comparison, published_name
+from refork.data.noise_record import ComparedPasses, published_name
 from refork.report.wording import MISSING
 
 
-def print_noise(record: Mapping[str, Any], names: Comparison) -> None:
+def print_noise(record: Mapping[str, Any], names: ComparedPasses) -> None:
     """Print a noise record, the floor beside every figure of the treatment."""
     table = Table(title=_title(record, names), title_justify="left")
     table.add_column("quantity")
@@ -27,14 +27,14 @@ def print_noise(record: Mapping[str, Any], names: Comparison) -> None:
         console.print(f"{path}: {reason}", style="dim", markup=False, highlight=False)
 
 
-def _title(record: Mapping[str, Any], names: Comparison) -> str:
+def _title(record: Mapping[str, Any], names: ComparedPasses) -> str:
     return (
         f"{record['n_pivots']} pivots of {record['n_problems']} problems, "
         f"{record['eligible']} eligible; reference: {names.reference}"
     )
 
 
-def _pairs(record: Mapping[str, Any], names: Comparison) -> list[tuple[str, Any, Any]]:
+def _pairs(record: Mapping[str, Any], names: ComparedPasses) -> list[tuple[str, Any, Any]]:
     """Rows with a figure of the treatment and one of the floor."""
 
     def flips(part: Mapping[str, Any], key: str, floor: str) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from refork.errors import ReforkError
 from refork.stats.flips import Flips
 from refork.stats.inference import Bias, ClusteredExcess
 from refork.stats.missing import Missing, Quantity
-from refork.stats.noise import Beside, CriticalTokens, Noise, PassFacts
+from refork.stats.noise import Beside, CriticalTokens, PassFacts, ReplayNoise
 from refork.stats.probes import Probes
 
 # What the published records of the paper call the passes whose names differ from ours.
@@ -30,7 +30,7 @@ RECORD_KEYS = frozenset(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedPasses:
     """Names of the three passes of a comparison, all different."""
 
     reference: str
@@ -56,7 +56,7 @@ def published_name(name: str) -> str:
     return _PUBLISHED.get(name, name)
 
 
-def noise_record(noise: Noise, names: Comparison) -> dict[str, Any]:
+def noise_record(noise: ReplayNoise, names: ComparedPasses) -> dict[str, Any]:
     """Give the JSON object of a comparison.
 
     What does not exist is null, and `reasons` says why under its path, keys joined by `/`. The
@@ -173,7 +173,7 @@ def _critical_tokens(critical: CriticalTokens, treatment: str, floor: str) -> di
     }
 
 
-def _sources(noise: Noise, names: Comparison) -> dict[str, int]:
+def _sources(noise: ReplayNoise, names: ComparedPasses) -> dict[str, int]:
     treatment, floor = published_name(names.treatment), published_name(names.floor)
     return {
         f"{published_name(names.reference)}_nonzero": noise.sources.reference,

@@ -9,12 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from refork.data.schemas import CREDITS
 from refork.data.tables import from_rows
-from refork.errors import ReforkError
+from refork.errors import ReforkError, listed
 
 # Our name of a pass: what the records call it.
 PASSES = {"exact": "exact1", "replica": "exact2", "refeed": "refeed"}
-
-_SHOWN_ERRORS = 5
 
 Index = Annotated[int, Field(ge=0, lt=2**31)]
 Credit = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
@@ -77,10 +75,7 @@ def _read_run(path: Path) -> _Run:
         raise ReforkError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
         found = error.errors(include_url=False)
-        lines = [f"{path}: {_place(one['loc'])}{one['msg']}" for one in found[:_SHOWN_ERRORS]]
-        if len(found) > _SHOWN_ERRORS:
-            lines.append(f"{path}: and {len(found) - _SHOWN_ERRORS} more")
-        raise ReforkError("\n".join(lines)) from error
+        raise listed([f"{path}: {_place(one['loc'])}{one['msg']}" for one in found]) from error
 
 
 def _place(location: tuple[int | str, ...]) -> str:

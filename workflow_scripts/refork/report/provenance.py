@@ -60,12 +60,10 @@ def flattened(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(
-    settings: Mapping[str, Any], usual: Mapping[str, Any], leave_out: tuple[str, ...] = _OTHER
-) -> list[Difference]:
+def differences(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> list[Difference]:
     """Return the settings that are not as usual."""
-    before = flattened({key: value for key, value in usual.items() if key not in leave_out})
-    after = flattened({key: value for key, value in settings.items() if key not in leave_out})
+    before = flattened({key: value for key, value in usual.items() if key not in _OTHER})
+    after = flattened({key: value for key, value in settings.items() if key not in _OTHER})
     return [
         Difference(key, as_yaml(before.get(key)), as_yaml(value))
         for key, value in after.items()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from refork.data.noise_record import Comparison, published_name
+from refork.data.noise_record import ComparedPasses, published_name
 
 Role = Literal["treatment", "floor"]
 ROLES: tuple[Role, ...] = ("treatment", "floor")
@@ -15,13 +15,13 @@ class Summary:
     """The noise record of a comparison (`data.noise_record`) and the names of its passes."""
 
     record: Mapping[str, Any]
-    names: Comparison
+    names: ComparedPasses
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Summary":
         """Read the names of the passes from the record."""
         by_role = {facts["role"]: name for name, facts in record["passes"].items()}
-        return cls(record, Comparison(**by_role))
+        return cls(record, ComparedPasses(**by_role))
 
     def name(self, role: Role) -> str:
         """Return the name of the pass in a role."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from refork.data.credits import align_passes
-from refork.data.noise_record import Comparison, noise_record, noise_table
+from refork.data.noise_record import ComparedPasses, noise_record, noise_table
 from refork.data.pivot_keys import name_pivot
 from refork.data.schemas import ARMS, CREDITS, PIVOT_KEY
 from refork.errors import ReforkError
@@ -57,7 +57,7 @@ def measure_noise(
     credits = pass_credits(pivots, outcomes, continuations, passes, block_size)
     records = {}
     for item in settings.comparisons:
-        names = Comparison(passes[0], item.treatment, item.floor)
+        names = ComparedPasses(passes[0], item.treatment, item.floor)
         records[names.label] = compare_passes(
             credits, names, settings.critical, settings.margin_split
         )
@@ -65,7 +65,7 @@ def measure_noise(
 
 
 def compare_passes(
-    credits: pa.Table, names: Comparison, critical: Sequence[float], margin_split: float
+    credits: pa.Table, names: ComparedPasses, critical: Sequence[float], margin_split: float
 ) -> dict[str, Any]:
     """Give the noise record of one comparison of a credits table (`data.schemas.CREDITS`)."""
     aligned = align_passes(credits, [names.reference, names.floor, names.treatment])

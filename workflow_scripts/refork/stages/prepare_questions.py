@@ -14,10 +14,9 @@ from refork.data.files import file_sha256, read_json
 from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import from_rows
-from refork.errors import ReforkError
+from refork.errors import ReforkError, raise_if_any
 from refork.study.lock import question_source
 from refork.tasks.letters import choice_order, permuted
-from refork.tasks.problems import raise_if_any
 from refork.tasks.prompts import ChatTokenizer, Prompter, PromptSettings
 from refork.tasks.questions import Question, load_questions, questions_digest
 
@@ -103,22 +102,22 @@ def prompt_tables(questions: Sequence[Question], prompter: Prompter, plan: Plan)
     ReforkError
         All prompts that do not fit the context, each with its file, line and question.
     """
-    problems: list[str] = []
+    faults: list[str] = []
     bounds = [shard * len(questions) // plan.shards for shard in range(plan.shards + 1)]
     tables = []
     for start, end in pairwise(bounds):
         rows = [
             row
             for question in questions[start:end]
-            for row in _rows(question, prompter, plan, problems)
+            for row in _rows(question, prompter, plan, faults)
         ]
         tables.append(from_rows(rows, QUESTIONS))
-    raise_if_any(problems)
+    raise_if_any(faults)
     return tables
 
 
 def _rows(
-    question: Question, prompter: Prompter, plan: Plan, problems: list[str]
+    question: Question, prompter: Prompter, plan: Plan, faults: list[str]
 ) -> list[dict[str, Any]]:
     """Rows of all rollouts of one question; one prompt serves those that show the same order."""
     prompts: dict[Question, dict[str, Any]] = {}
@@ -144,7 +143,7 @@ def _rows(
         )
     longest = max(len(prompt["prompt_token_ids"]) for prompt in prompts.values())
     if longest >= plan.context_length:
-        problems.append(
+        faults.append(
             f"{question.where}: question {question.question_id}: its prompt has {longest} tokens;"
             f" the model's context holds {plan.context_length}, one generated token included"
         )

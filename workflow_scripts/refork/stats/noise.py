@@ -59,7 +59,7 @@ class CriticalTokens:
 
 
 @dataclass(frozen=True)
-class Noise:
+class ReplayNoise:
     """Every quantity of one comparison."""
 
     n_pivots: int
@@ -91,7 +91,7 @@ def measure(
     *,
     critical: Sequence[float] = (0.5, 0.75),
     margin_split: float = 0.3,
-) -> Noise:
+) -> ReplayNoise:
     """Measure the replay noise of one comparison.
 
     Parameters
@@ -120,7 +120,7 @@ def measure(
     # In the precision that margins are stored in: a recorded 0.3 is not below 0.3.
     low = margin < margin.dtype.type(margin_split)
     probed = (treatment.probe_diverged != UNKNOWN) & (floor.probe_diverged != UNKNOWN)
-    return Noise(
+    return ReplayNoise(
         n_pivots=len(problem),
         n_problems=int(problem.max()) + 1 if len(problem) else 0,
         eligible=flips.treatment.n,

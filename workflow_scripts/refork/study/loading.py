@@ -81,21 +81,23 @@ def load_study(config: Mapping[str, Any], origin: str = "config") -> Study:
     ReforkError
         All errors at once: key path, value, what is allowed, nearest valid name.
     """
-    problems: list[str] = []
-    settings = _validated(config, problems)
+    faults: list[str] = []
+    settings = _validated(config, faults)
     overrides = config.get("variants")
     variants: dict[str, Settings] = {}
     if isinstance(overrides, Mapping) and overrides:
         base = {name: value for name, value in config.items() if name != "variants"}
-        known = set(problems)
+        known = set(faults)
         for name, override in overrides.items():
-            variant = _variant(base, f"variants.{name}", override, problems, known)
+            variant = _variant(base, f"variants.{name}", override, faults, known)
             if variant is not None:
                 variants[str(name)] = variant
     elif settings is not None:
         variants = {"base": settings}
-    if problems or settings is None:
-        raise ReforkError(f"{origin}: {_count(problems)}\n" + "\n".join(f"  {p}" for p in problems))
+    if faults or settings is None:
+        raise ReforkError(
+            f"{origin}: {_count(faults)}\n" + "\n".join(f"  {fault}" for fault in faults)
+        )
     return Study(settings, variants)
 
 
@@ -107,23 +109,21 @@ def load_files(*paths: Path) -> Study:
     return load_study(config, str(paths[-1]))
 
 
-def _count(problems: list[str]) -> str:
-    return (
-        "1 error in the config" if len(problems) == 1 else f"{len(problems)} errors in the config"
-    )
+def _count(faults: list[str]) -> str:
+    return "1 error in the config" if len(faults) == 1 else f"{len(faults)} errors in the config"
 
 
 def _variant(
-    base: Mapping[str, Any], where: str, override: Any, problems: list[str], known: set[str]
+    base: Mapping[str, Any], where: str, override: Any, faults: list[str], known: set[str]
 ) -> Settings | None:
     if not isinstance(override, Mapping):
         return None  # said by the check of `variants` itself
     for path in WHOLE_STUDY:
         if _reaches(override, path.split(".")):
-            problems.append(f"{where}.{path}: belongs to the whole study, no variant overrides it")
+            faults.append(f"{where}.{path}: belongs to the whole study, no variant overrides it")
     found: list[str] = []
     settings = _validated(merge(base, override), found)
-    problems.extend(f"{where}.{problem}" for problem in found if problem not in known)
+    faults.extend(f"{where}.{fault}" for fault in found if fault not in known)
     return settings
 
 
@@ -135,18 +135,18 @@ def _reaches(config: Any, path: list[str]) -> bool:
     return True
 
 
-def _validated(config: Mapping[str, Any], problems: list[str]) -> Settings | None:
-    """Check a config; append every problem, and return the settings if there is none."""
+def _validated(config: Mapping[str, Any], faults: list[str]) -> Settings | None:
+    """Check a config; append every fault, and return the settings if there is none."""
     doubtful: set[str] = set()
     try:
         settings = Settings.model_validate(dict(config))
     except ValidationError as error:
-        problems.extend(_in_words(error))
+        faults.extend(_in_words(error))
         doubtful = {str(item["loc"][0]) for item in error.errors()}
         sound = {name: value for name, value in config.items() if name not in doubtful}
         settings = Settings.model_validate(sound)
-    problems.extend(f"{path}: {words}" for path, words in contradictions(settings, doubtful))
-    return None if problems else settings
+    faults.extend(f"{path}: {words}" for path, words in contradictions(settings, doubtful))
+    return None if faults else settings
 
 
 def _in_words(error: ValidationError) -> Iterator[str]:

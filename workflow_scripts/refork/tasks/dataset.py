@@ -4,8 +4,7 @@ from pathlib import Path
 
 import datasets
 
-from refork.errors import ReforkError
-from refork.tasks.problems import allowed_names
+from refork.errors import ReforkError, allowed_names
 from refork.tasks.source import QuestionSource, SourceRow
 
 SAVED = ("dataset_dict.json", "state.json")

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from refork.errors import ReforkError
-from refork.tasks.problems import allowed_names, raise_if_any
+from refork.errors import ReforkError, allowed_names, raise_if_any
 from refork.tasks.questions import KINDS
 
 KEYS = ("question", "choices", "answer")
@@ -48,28 +47,26 @@ def load_examples(path: str | Path) -> Examples:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ReforkError(f"prompt.examples: {path}: {error}") from error
     lists = content if isinstance(content, dict) else {EVERY_KIND: content}
-    problems: list[str] = []
+    faults: list[str] = []
     by_kind = {}
     for kind, entries in lists.items():
         if kind not in (EVERY_KIND, *KINDS):
-            problems.append(
+            faults.append(
                 f"{path}: {kind}: not a kind of question; {allowed_names(str(kind), KINDS)}"
             )
             continue
         if not isinstance(entries, list):
-            problems.append(f"{path}: {kind}: not a list of worked examples")
+            faults.append(f"{path}: {kind}: not a list of worked examples")
             continue
-        read = [
-            _example(entry, f"{path}: {kind}[{n}]", problems) for n, entry in enumerate(entries)
-        ]
+        read = [_example(entry, f"{path}: {kind}[{n}]", faults) for n, entry in enumerate(entries)]
         by_kind[str(kind)] = tuple(example for example in read if example is not None)
-    raise_if_any(problems)
+    raise_if_any(faults)
     return Examples(by_kind)
 
 
-def _example(entry: Any, where: str, problems: list[str]) -> Example | None:
+def _example(entry: Any, where: str, faults: list[str]) -> Example | None:
     if not isinstance(entry, dict):
-        problems.append(f"{where}: not a worked example with keys {', '.join(KEYS)}")
+        faults.append(f"{where}: not a worked example with keys {', '.join(KEYS)}")
         return None
     bad = [f"{where}.{key}: {allowed_names(str(key), KEYS)}" for key in entry if key not in KEYS]
     bad += [
@@ -80,7 +77,7 @@ def _example(entry: Any, where: str, problems: list[str]) -> Example | None:
     choices = entry.get("choices")
     if not (choices is None or isinstance(choices, list)):
         bad.append(f"{where}.choices: not a list")
-    problems += bad
+    faults += bad
     if bad:
         return None
     shown = None if choices is None else tuple(map(str, choices))

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from refork.errors import ReforkError
+from refork.errors import ReforkError, allowed_names, raise_if_any
 from refork.tasks.choices import BadFieldError, Choices, answer_letter, read_choices
 from refork.tasks.numbers import number_label, read_number
-from refork.tasks.problems import allowed_names, raise_if_any
 from refork.tasks.rows import read_rows
 from refork.tasks.source import QuestionSource, SourceRow
 
@@ -39,27 +38,27 @@ def load_questions(source: QuestionSource) -> list[Question]:
     Raises
     ------
     ReforkError
-        Everything that is wrong with the source, each problem with its file, line and key.
+        Everything that is wrong with the source, each fault with its file, line and key.
     """
     unknown = [name for name in source.columns if name not in FIELDS]
     raise_if_any([f"questions.columns.{name}: {allowed_names(name, FIELDS)}" for name in unknown])
-    problems: list[str] = []
-    rows = read_rows(source, problems)
+    faults: list[str] = []
+    rows = read_rows(source, faults)
     has_ids = "id" in source.columns or any("id" in row.fields for row in rows)
     questions = []
     first_at: dict[str, str] = {}
     for row in rows:
-        question = _Reader(row, source.columns, problems).question(has_ids)
+        question = _Reader(row, source.columns, faults).question(has_ids)
         if question is None:
             continue
         if question.question_id in first_at:
-            problems.append(
+            faults.append(
                 f"{row.where}: id: {question.question_id!r} stands already at"
                 f" {first_at[question.question_id]}"
             )
         first_at.setdefault(question.question_id, row.where)
         questions.append(question)
-    raise_if_any(problems)
+    raise_if_any(faults)
     if not questions:
         raise ReforkError(f"{source.file or source.dataset}: no questions")
     return questions
@@ -76,21 +75,21 @@ def questions_digest(questions: Iterable[Question]) -> str:
 
 
 class _Reader:
-    """Makes a question of a row; what is wrong goes into `problems`, with place and key."""
+    """Makes a question of a row; what is wrong goes into `faults`, with place and key."""
 
-    def __init__(self, row: SourceRow, columns: Mapping[str, str], problems: list[str]) -> None:
+    def __init__(self, row: SourceRow, columns: Mapping[str, str], faults: list[str]) -> None:
         self._row = row
         self._columns = columns
-        self._problems = problems
+        self._faults = faults
 
     def question(self, has_ids: bool) -> Question | None:
-        before = len(self._problems)
+        before = len(self._faults)
         question_id = self._id() if has_ids else str(self._row.number)
         question = self._text("question")
         choices = self._choices()
         kind = self._kind()
         answer = self._answer(kind, choices)
-        if len(self._problems) > before or not (question_id and question and kind and answer):
+        if len(self._faults) > before or not (question_id and question and kind and answer):
             return None
         texts = choices.texts if choices and kind == "choice" else None
         return Question(question_id, kind, question, answer, texts, self._row.where)
@@ -101,15 +100,15 @@ class _Reader:
     def _value(self, name: str) -> Any:
         return self._row.fields.get(self._column(name))
 
-    def _problem(self, name: str, words: str) -> None:
-        self._problems.append(f"{self._row.where}: {self._column(name)}: {words}")
+    def _fault(self, name: str, words: str) -> None:
+        self._faults.append(f"{self._row.where}: {self._column(name)}: {words}")
 
     def _missing(self, name: str) -> None:
         if self._column(name) in self._row.fields:
-            self._problem(name, "empty")
+            self._fault(name, "empty")
         else:
             present = ", ".join(map(str, self._row.fields))
-            self._problem(name, f"missing; the row has {present or 'no keys'}")
+            self._fault(name, f"missing; the row has {present or 'no keys'}")
 
     def _text(self, name: str) -> str | None:
         value = self._value(name)
@@ -118,7 +117,7 @@ class _Reader:
         if value is None or value == "" or isinstance(value, str):
             self._missing(name)
         else:
-            self._problem(name, f"not a text: {str(value)[:60]!r}")
+            self._fault(name, f"not a text: {str(value)[:60]!r}")
         return None
 
     def _id(self) -> str | None:
@@ -134,7 +133,7 @@ class _Reader:
         try:
             return read_choices(value)
         except BadFieldError as error:
-            self._problem("choices", str(error))
+            self._fault("choices", str(error))
             return None
 
     def _kind(self) -> str | None:
@@ -144,7 +143,7 @@ class _Reader:
             number = read_number(str(self._value("answer")))
             return "choice" if has_choices else "expression" if number is None else "number"
         if kind not in KINDS:
-            self._problem("kind", f"{kind!r}; {allowed_names(str(kind), KINDS)}")
+            self._fault("kind", f"{kind!r}; {allowed_names(str(kind), KINDS)}")
             return None
         if kind == "choice" and not has_choices:
             self._missing("choices")
@@ -158,7 +157,7 @@ class _Reader:
         try:
             return _label(answer, kind, choices)
         except BadFieldError as error:
-            self._problem("answer", str(error))
+            self._fault("answer", str(error))
             return None
 
 

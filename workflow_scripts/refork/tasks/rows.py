@@ -8,13 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from refork.errors import ReforkError
-from refork.tasks.problems import allowed_names
+from refork.errors import ReforkError, allowed_names
 from refork.tasks.source import QuestionSource, SourceRow
 
 
-def read_rows(source: QuestionSource, problems: list[str]) -> list[SourceRow]:
-    """Read the first `limit` rows of a source; rows that cannot be read are added to `problems`.
+def read_rows(source: QuestionSource, faults: list[str]) -> list[SourceRow]:
+    """Read the first `limit` rows of a source; rows that cannot be read are added to `faults`.
 
     Raises
     ------
@@ -24,7 +23,7 @@ def read_rows(source: QuestionSource, problems: list[str]) -> list[SourceRow]:
     if (source.file is None) == (source.dataset is None):
         raise ReforkError("questions: give either `file` or `dataset`")
     if source.file is not None:
-        rows = _read_file(Path(source.file), problems)
+        rows = _read_file(Path(source.file), faults)
     else:
         # Loaded where it is needed: a file of questions takes no second to import.
         from refork.tasks.dataset import read_dataset  # noqa: PLC0415
@@ -33,7 +32,7 @@ def read_rows(source: QuestionSource, problems: list[str]) -> list[SourceRow]:
     return rows[: source.limit]
 
 
-def _read_file(path: Path, problems: list[str]) -> list[SourceRow]:
+def _read_file(path: Path, faults: list[str]) -> list[SourceRow]:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ReforkError(
@@ -43,23 +42,23 @@ def _read_file(path: Path, problems: list[str]) -> list[SourceRow]:
     if not path.is_file():
         here = "" if path.is_absolute() else f" in {Path.cwd()}"
         raise ReforkError(f"questions.file: {path}: no such file{here}")
-    return list(reader(path, problems))
+    return list(reader(path, faults))
 
 
-def _text_lines(path: Path, problems: list[str]) -> Iterator[str]:
-    """Lines with their ends; one that is not UTF-8 is a problem and comes out empty."""
+def _text_lines(path: Path, faults: list[str]) -> Iterator[str]:
+    """Lines with their ends; one that is not UTF-8 is a fault and comes out empty."""
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                problems.append(f"{path}:{number}: not UTF-8 ({error.reason})")
+                faults.append(f"{path}:{number}: not UTF-8 ({error.reason})")
                 yield ""
 
 
-def _read_jsonl(path: Path, problems: list[str]) -> Iterator[SourceRow]:
+def _read_jsonl(path: Path, faults: list[str]) -> Iterator[SourceRow]:
     count = 0
-    for number, line in enumerate(_text_lines(path, problems), 1):
+    for number, line in enumerate(_text_lines(path, faults), 1):
         if not line.strip():
             continue
         count += 1
@@ -72,33 +71,33 @@ def _read_jsonl(path: Path, problems: list[str]) -> Iterator[SourceRow]:
             said = str(error)
             if isinstance(error, json.JSONDecodeError):
                 said = f"{error.msg}, column {error.pos + 1}"
-            problems.append(f"{path}:{number}: not JSON ({said})")
+            faults.append(f"{path}:{number}: not JSON ({said})")
             continue
         if isinstance(fields, dict):
             yield SourceRow(f"{path}:{number}", count, fields)
         else:
-            problems.append(f"{path}:{number}: not a JSON object, but {line.strip()[:40]!r}")
+            faults.append(f"{path}:{number}: not a JSON object, but {line.strip()[:40]!r}")
 
 
-def _read_csv(path: Path, problems: list[str]) -> Iterator[SourceRow]:
-    reader = csv.DictReader(_text_lines(path, problems), strict=True)
+def _read_csv(path: Path, faults: list[str]) -> Iterator[SourceRow]:
+    reader = csv.DictReader(_text_lines(path, faults), strict=True)
     try:
         for count, cells in enumerate(reader, 1):
             where = f"{path}:{reader.line_num}"
             surplus = cells.pop(None, None)
             if surplus is not None or None in cells.values():
-                problems.append(f"{where}: not as many cells as the header has columns")
+                faults.append(f"{where}: not as many cells as the header has columns")
             else:
                 yield SourceRow(where, count, {name: cell or None for name, cell in cells.items()})
     except csv.Error as error:
-        problems.append(f"{path}:{reader.reader.line_num}: not CSV ({error})")
+        faults.append(f"{path}:{reader.reader.line_num}: not CSV ({error})")
 
 
-def _read_parquet(path: Path, problems: list[str]) -> Iterator[SourceRow]:
+def _read_parquet(path: Path, faults: list[str]) -> Iterator[SourceRow]:
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        problems.append(f"{path}: not a whole Parquet file ({error})")
+        faults.append(f"{path}: not a whole Parquet file ({error})")
         return
     for count, fields in enumerate(table.to_pylist(), 1):
         yield SourceRow(f"{path}: row {count}", count, fields)

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from refork.errors import ReforkError
+from refork.errors import ReforkError, allowed_names
 from refork.tasks.graders.choice import grade_choice
 from refork.tasks.graders.number import grade_number
 from refork.tasks.graders.thinking import without_thinking
 from refork.tasks.numbers import number_label, read_number
-from refork.tasks.problems import allowed_names
 from refork.tasks.questions import Question
 
 OTHER = "other"
