@@ -64,12 +64,6 @@ def test_changed_credits_are_counted_among_pivots_with_a_credit(study: StudyData
     assert row.credit_changed == np.count_nonzero(credit["exact"] != credit["refeed"])
 
 
-def test_without_continuations_nothing_is_said_of_tokens(study: StudyData) -> None:
-    row = pass_rows(replace(study.variants[0], continuations=None))[2]
-    assert (row.same_tokens, row.recomputed, row.fidelity) == (None, None, None)
-    assert row.same_outcomes is not None
-
-
 def test_truncated_rollouts_are_a_share_of_the_base_rollouts(
     study: StudyData, empty_study: StudyData
 ) -> None:

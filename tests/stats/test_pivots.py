@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refork.stats.pivots import PivotFilter, Pivots, find_pivots
+from refork.stats.pivots import FoundPivots, PivotFilter, find_pivots
 
 RULE = PivotFilter(margin=1.0, max_per_rollout=5, first_token=0)
 END = 9
@@ -21,7 +21,7 @@ def rollout(
 
 def find(
     steps: list[tuple[int, list[int], list[float]]], pivot_filter: PivotFilter, prompt: int = 10
-) -> Pivots:
+) -> FoundPivots:
     return find_pivots(
         *rollout(*steps), prompt_length=prompt, special_tokens={END}, pivot_filter=pivot_filter
     )

@@ -67,31 +67,29 @@ def _pass_row(
     variant: VariantData,
     settings: Mapping[str, Any],
     outcomes: pd.DataFrame,
-    continuations: pd.DataFrame | None,
+    continuations: pd.DataFrame,
     credits: pd.DataFrame,
 ) -> PassRow:
     name, reference = settings["name"], variant.reference
     own_outcomes = outcomes[outcomes["pass"] == name]
     changed, eligible = _credit_changed(credits, reference, name)
     cut = own_outcomes["outcome"].eq("truncated").groupby(own_outcomes["arm"]).mean()
-    facts = None if continuations is None else continuations[continuations["pass"] == name]
+    requests = continuations[continuations["pass"] == name]
     return PassRow(
         variant=variant.name,
         name=name,
         state=settings["state"],
         is_reference=name == reference,
         continuations=len(own_outcomes),
-        same_tokens=None
-        if continuations is None
-        else _same(continuations, "tokens", reference, name),
+        same_tokens=_same(continuations, "tokens", reference, name),
         same_outcomes=_same(outcomes, "outcome", reference, name),
         credit_changed=changed,
         credit_eligible=eligible,
         truncated_actual=_number(cut.get("actual")),
         truncated_alt=_number(cut.get("alt")),
         cached=_cached(variant.credits, name),
-        recomputed=None if facts is None else _number(facts["recomputed_tokens"].mean()),
-        fidelity=None if facts is None else _number(facts["fidelity"].max()),
+        recomputed=_number(requests["recomputed_tokens"].mean()),
+        fidelity=_number(requests["fidelity"].max()),
     )
 
 
@@ -123,9 +121,7 @@ def _outcomes(variant: VariantData) -> pd.DataFrame:
     return frame.dropna(subset=["position", "draw"])
 
 
-def _continuations(variant: VariantData) -> pd.DataFrame | None:
-    if variant.continuations is None:
-        return None
+def _continuations(variant: VariantData) -> pd.DataFrame:
     columns = [*DRAW, "pass", "recomputed_tokens", "fidelity"]
     frame: pd.DataFrame = variant.continuations.select(columns).to_pandas()
     frame["tokens"] = _token_bytes(variant.continuations["token_ids"])

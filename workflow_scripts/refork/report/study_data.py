@@ -37,7 +37,7 @@ class VariantData:
     questions: pa.Table
     rollouts: pa.Table
     pivots: pa.Table
-    continuations: pa.Table | None
+    continuations: pa.Table
     outcomes: pa.Table
     credits: pa.Table
     noise: Mapping[str, Any]

@@ -22,7 +22,7 @@ class PivotFilter:
 
 
 @dataclass(frozen=True)
-class Pivots:
+class FoundPivots:
     """Pivots of one rollout, earliest first; all arrays have one element a pivot.
 
     `index` counts generated tokens from 0; `alternative` is the alternative's rank in the top-k.
@@ -41,7 +41,7 @@ def find_pivots(
     prompt_length: int,
     special_tokens: Collection[int],
     pivot_filter: PivotFilter,
-) -> Pivots:
+) -> FoundPivots:
     """Find the pivots of a rollout.
 
     A pivot's two most probable tokens lie less than `margin` apart; the alternative is the most
@@ -70,4 +70,4 @@ def find_pivots(
         kept &= position % pivot_filter.block_size <= pivot_filter.block_slack
         kept &= position >= pivot_filter.block_size
     index = np.flatnonzero(kept)[: pivot_filter.max_per_rollout]
-    return Pivots(index, margin[index], usable[index].argmax(axis=1))
+    return FoundPivots(index, margin[index], usable[index].argmax(axis=1))

@@ -90,29 +90,9 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
         lock={"model": lock["model"]},
     )
     questions = _questions_stage(settings, lock, model)
-    rollouts = Stage(
-        "sample_rollouts",
-        {
-            "seed": settings.seed,
-            "engine": _engine(settings, lock),
-            "rollouts": settings.rollouts.model_dump(exclude={"count"}),
-        },
-        {"prepare_model": model, "prepare_questions": questions},
-        {"engine": lock["engine"]},
-    )
-    block_size = lock["engine"]["block_size"]
-    resumes_anywhere = {"block_slack"} if block_size == 1 else set()
-    pivots = Stage(
-        "extract_pivots",
-        {"pivots": settings.pivots.model_dump(exclude=resumes_anywhere)},
-        {"prepare_model": model, "sample_rollouts": rollouts},
-        {"block_size": block_size},
-    )
-    read_by_passes = {
-        "prepare_model": model,
-        "sample_rollouts": rollouts,
-        "extract_pivots": pivots,
-    }
+    rollouts = _rollouts_stage(settings, lock, model, questions)
+    pivots = _pivots_stage(settings, lock, model, rollouts)
+    read_by_passes = _by_name(model, rollouts, pivots)
     passes = {
         item.name: _resample_stage(settings, item, lock, read_by_passes) for item in settings.passes
     }
@@ -124,22 +104,13 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
             "continuations": settings.resample.continuations,
             "passes": list(passes),
         },
-        {
-            "prepare_model": model,
-            "prepare_questions": questions,
-            "sample_rollouts": rollouts,
-            "extract_pivots": pivots,
-            **by_pass,
-        },
+        _by_name(model, questions, rollouts, pivots) | by_pass,
     )
     noise = Stage(
         "measure_noise",
-        {
-            "noise": settings.noise.model_dump(),
-            "passes": list(passes),
-        },
-        {"grade_outcomes": outcomes, "extract_pivots": pivots, **by_pass},
-        {"block_size": block_size},
+        {"noise": settings.noise.model_dump(), "passes": list(passes)},
+        _by_name(outcomes, pivots) | by_pass,
+        {"block_size": lock["engine"]["block_size"]},
     )
     return VariantStages(settings, model, questions, rollouts, pivots, passes, outcomes, noise)
 
@@ -174,6 +145,39 @@ def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) 
     }
     frozen = {"questions": lock["questions"]["digest"], "examples": lock["examples"]}
     return Stage("prepare_questions", record, {"prepare_model": model}, frozen)
+
+
+def _rollouts_stage(
+    settings: Settings, lock: Mapping[str, Any], model: Stage, questions: Stage
+) -> Stage:
+    return Stage(
+        "sample_rollouts",
+        {
+            "seed": settings.seed,
+            "engine": _engine(settings, lock),
+            "rollouts": settings.rollouts.model_dump(exclude={"count"}),
+        },
+        _by_name(model, questions),
+        {"engine": lock["engine"]},
+    )
+
+
+def _pivots_stage(
+    settings: Settings, lock: Mapping[str, Any], model: Stage, rollouts: Stage
+) -> Stage:
+    block_size = lock["engine"]["block_size"]
+    # An engine that resumes at any position has no blocks to be slack about.
+    unread = {"block_slack"} if block_size == 1 else set()
+    return Stage(
+        "extract_pivots",
+        {"pivots": settings.pivots.model_dump(exclude=unread)},
+        _by_name(model, rollouts),
+        {"block_size": block_size},
+    )
+
+
+def _by_name(*stages: Stage) -> dict[str, Stage]:
+    return {stage.name: stage for stage in stages}
 
 
 def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
