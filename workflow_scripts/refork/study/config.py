@@ -128,9 +128,9 @@ class Rollouts(Section):
     """The base rollouts."""
 
     count: Positive = key(8, "base rollouts a question")
-    temperature: Temperature = key(0.7, "0: greedy")
-    top_p: Probability = key(0.95, "in (0, 1]")
-    top_k: Whole = key(0, "0: all tokens")
+    temperature: Temperature = key(0.7, "of sampling; 0: greedy")
+    top_p: Probability = key(0.95, "draw from the fewest tokens that hold this mass; 1: all")
+    top_k: Whole = key(0, "draw from this many of the most probable tokens; 0: all")
     max_tokens: Positive = key(512, "generated tokens at most")
     top_logprobs: Annotated[int, Field(ge=2, le=20)] = key(
         5, "log-probabilities recorded a token, 2 to 20"
@@ -156,9 +156,9 @@ class Resample(Section):
 
     continuations: Positive = key(4, "K, draws an arm")
     draw_block: Positive = key(4, "draws in one job; raising K samples only new blocks")
-    temperature: Temperature = key(0.7, "0: greedy")
-    top_p: Probability = key(0.95, "in (0, 1]")
-    top_k: Whole = key(0, "0: all tokens")
+    temperature: Temperature = key(0.7, "of sampling; 0: greedy")
+    top_p: Probability = key(0.95, "draw from the fewest tokens that hold this mass; 1: all")
+    top_k: Whole = key(0, "draw from this many of the most probable tokens; 0: all")
     max_tokens: Positive = key(400, "generated tokens at most")
     probe_tokens: Whole = key(32, "length of the greedy probe of each arm; 0: none")
     seeds: Literal["shared", "independent"] = key(
@@ -173,9 +173,13 @@ class Pass(Section):
     state: Literal["snapshot", "decode_replay", "prefill"] = Field(
         description="how the state at the pivot is reached: snapshot, decode_replay or prefill"
     )
-    order_seed: Whole | None = key(None, "null: the common order; a number: another order")
-    seed: Whole | None = key(None, "null: shared random numbers; a number: others")
-    batch_rows: Positive | None = key(None, "null: engine.batch_rows")
+    order_seed: Whole | None = key(
+        None, "seed of another order of its requests; null: the common order"
+    )
+    seed: Whole | None = key(None, "seed of random numbers of its own; null: those of all passes")
+    batch_rows: Positive | None = key(
+        None, "engine.batch_rows of this pass; null: as it stands there"
+    )
 
 
 class Grading(Section):
@@ -186,7 +190,7 @@ class Grading(Section):
     )
     pattern: str | None = key(None, "regular expression; its first group is the outcome")
     think_end: str = key("</think>", "what stands before it is not graded")
-    timeout: Annotated[float, Field(gt=0)] = key(2.0, "seconds a completion")
+    timeout: Annotated[float, Field(gt=0)] = key(2.0, "seconds that one completion may take")
 
 
 class Comparison(Section):
@@ -214,8 +218,8 @@ class Noise(Section):
 class Report(Section):
     """How the report looks."""
 
-    title: str | None = key(None, "null: the study's name")
-    palette: str = key("colorblind", "a seaborn palette")
+    title: str | None = key(None, "heading of the page; null: the study's name")
+    palette: str = key("colorblind", "seaborn palette of the figures")
     rollout: str | None = key(
         None, "question id of the rollout shown in its text; null: the one with most flips"
     )
@@ -224,9 +228,9 @@ class Report(Section):
 class Demand(Section):
     """What a rule's jobs ask of the machine."""
 
-    mem_mb: Positive = key(2000, "memory in MB")
-    runtime: Positive = key(60, "minutes")
-    gpu: Whole = key(0, "GPUs")
+    mem_mb: Positive = key(2000, "memory of a job, in MB")
+    runtime: Positive = key(60, "time limit of a job, in minutes")
+    gpu: Whole = key(0, "GPUs of a job")
 
 
 class Resources(Section):
