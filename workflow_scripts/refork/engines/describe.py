@@ -18,6 +18,9 @@ ENGINE_VERSIONS = {"torch": 1, "synthetic": 1}
 def describe(kind: str, device: str) -> dict[str, Any]:
     """Settle `auto` and return kind, device, version and block size of an engine.
 
+    The block size is the number of tokens by which a decode-time state is resumed: 1 where any
+    position can be resumed.
+
     Raises
     ------
     EngineError

@@ -40,14 +40,11 @@ class EngineSettings:
 class EngineFacts:
     """What an engine says of itself once it is loaded.
 
-    `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any
-    position can be resumed. `fingerprint` goes into every manifest: versions, device, dtype,
+    `context_length` is in tokens; `fingerprint` goes into every manifest: versions, device, dtype,
     kernels.
     """
 
-    block_size: int
     context_length: int
-    special_tokens: frozenset[int]
     fingerprint: Mapping[str, str]
 
 

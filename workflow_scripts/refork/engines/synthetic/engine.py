@@ -68,9 +68,7 @@ class SyntheticEngine:
             self._logprobs = np.log(self._chain.transitions).astype(np.float32)
         self._ranked = np.argsort(-self._logprobs, axis=1, kind="stable")
         self.facts = EngineFacts(
-            block_size=1,
             context_length=int(model["max_position_embeddings"]),
-            special_tokens=frozenset(model["special_tokens"]),
             fingerprint={
                 "engine": "synthetic",
                 "refork": __version__,

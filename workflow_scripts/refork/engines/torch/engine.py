@@ -38,9 +38,7 @@ class TorchEngine:
         self._rows = settings.batch_rows
         self._model = TorchModel(settings, model_folder)
         self.facts = EngineFacts(
-            block_size=1,
             context_length=self._model.context_length,
-            special_tokens=self._model.special_tokens,
             fingerprint=_fingerprint(settings, self._model),
         )
 

@@ -54,7 +54,7 @@ class TorchModel:
             self.model.set_attn_implementation(GROUPED)
         self._accepted = frozenset(inspect.signature(self.model.forward).parameters)
         self.context_length = _context_length(self.config, tokenizer)
-        self.end_tokens, self.special_tokens = _special_tokens(self.model, tokenizer)
+        self.end_tokens = _end_tokens(self.model, tokenizer)
         layers, _, heads, _, width = self.prefill([0], 1).state.shape
         self.kind = StateKind(_digest(self.model, folder), settings.dtype, layers, heads, width)
 
@@ -121,12 +121,11 @@ def _context_length(config: Any, tokenizer: Any) -> int:
     return min(int(length), LONGEST)
 
 
-def _special_tokens(model: Any, tokenizer: Any) -> tuple[frozenset[int], frozenset[int]]:
-    """Tokens that end a rollout, and all tokens that are no text."""
+def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end a rollout."""
     ends = model.generation_config.eos_token_id
-    ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
-    added = {token for token, kind in tokenizer.added_tokens_decoder.items() if kind.special}
-    return frozenset(ends), frozenset(ends | added | set(tokenizer.all_special_ids))
+    ends = ends if isinstance(ends, list) else [ends]
+    return frozenset({*ends, tokenizer.eos_token_id} - {None})
 
 
 def _digest(model: Any, folder: Path) -> str:
