@@ -32,12 +32,12 @@ def base(
 ) -> Base:
     snapshots = tmp_path_factory.mktemp("base") / "snapshots.safetensors"
     requests = fresh(subject.prompts, rollouts=4, keep_snapshot=True, **request.param)
-    return Base(requests, subject.engine.run_group(requests, None, snapshots).results, snapshots)
+    return Base(requests, subject.engine.run_group(requests, None, snapshots), snapshots)
 
 
 def test_results_stand_in_the_order_of_their_requests(subject: Subject, base: Base) -> None:
     rows = [{**row, "keep_snapshot": False} for row in base.requests.to_pylist()]
-    results = subject.engine.run_group(table(rows[::-1]), None, None).results
+    results = subject.engine.run_group(table(rows[::-1]), None, None)
     assert results.schema.equals(RESULTS)
     assert results["request"].to_pylist() == list(range(len(rows)))
     forwards = base.results["token_ids"].to_pylist()
@@ -79,7 +79,7 @@ def test_the_same_requests_draw_the_same(subject: Subject, base: Base, tmp_path:
     other = resumed(base.requests, base.results, "prefill")
     subject.engine.run_group(other, None, None)
     again = tmp_path / "again.safetensors"
-    assert subject.engine.run_group(base.requests, None, again).results.equals(base.results)
+    assert subject.engine.run_group(base.requests, None, again).equals(base.results)
     assert again.read_bytes() == base.snapshots.read_bytes()
 
 
@@ -90,7 +90,7 @@ def test_another_seed_draws_other_tokens(subject: Subject) -> None:
         [{**row, "seed": seed} for row, seed in zip(requests.to_pylist(), seeds, strict=True)]
     )
     first, second = (subject.engine.run_group(group, None, None) for group in (requests, other))
-    assert not first.results["token_ids"].equals(second.results["token_ids"])
+    assert not first["token_ids"].equals(second["token_ids"])
 
 
 @pytest.mark.parametrize("state", RESUMED)
@@ -98,7 +98,7 @@ def test_resumed_rollouts_draw_what_the_original_drew(
     subject: Subject, base: Base, state: str
 ) -> None:
     requests = resumed(base.requests, base.results, state)
-    results = subject.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None)
     original = remainders(base.requests, base.results, requests)
     subject.assert_same(results["token_ids"].to_pylist(), original)
 
@@ -106,7 +106,7 @@ def test_resumed_rollouts_draw_what_the_original_drew(
 @pytest.mark.parametrize("state", RESUMED)
 def test_fidelity_is_bounded(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
-    fidelity = subject.engine.run_group(requests, base.snapshots, None).results["fidelity"]
+    fidelity = subject.engine.run_group(requests, base.snapshots, None)["fidelity"]
     assert fidelity.null_count == 0
     largest = pc.max(fidelity).as_py()
     assert largest == 0 if state == "snapshot" else largest <= subject.fidelity
@@ -115,7 +115,7 @@ def test_fidelity_is_bounded(subject: Subject, base: Base, state: str) -> None:
 @pytest.mark.parametrize("state", RESUMED)
 def test_token_counts_are_true(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
-    results = subject.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None)
     prefixes = pc.list_value_length(requests["token_ids"]).to_pylist()
     cached = prefixes if state == "snapshot" else [0] * len(prefixes)
     recomputed = [prefix - taken for prefix, taken in zip(prefixes, cached, strict=True)]
@@ -135,7 +135,7 @@ def test_without_a_forced_token_the_next_one_is_drawn(
 ) -> None:
     forced = resumed(base.requests, base.results, state)
     requests = table([{**row, "forced_token": None} for row in forced.to_pylist()])
-    results = subject.engine.run_group(requests, base.snapshots, None).results
+    results = subject.engine.run_group(requests, base.snapshots, None)
     fed = pc.list_value_length(requests["token_ids"])
     assert pc.add(results["cached_tokens"], results["recomputed_tokens"]).equals(fed)
     drawn = [tokens[:1] for tokens in results["token_ids"].to_pylist()]
@@ -145,7 +145,7 @@ def test_without_a_forced_token_the_next_one_is_drawn(
 @pytest.mark.parametrize("state", RESUMED)
 def test_nothing_follows_a_forced_end(subject: Subject, base: Base, state: str) -> None:
     rows = resumed(base.requests, base.results, state, forced_token=subject.end_token)
-    results = subject.engine.run_group(rows, base.snapshots, None).results
+    results = subject.engine.run_group(rows, base.snapshots, None)
     assert set(results["finish_reason"].to_pylist()) == {"stop"}
     assert pc.max(pc.list_value_length(results["token_ids"])).as_py() == 0
     assert results["fidelity"].null_count == 0
@@ -154,7 +154,7 @@ def test_nothing_follows_a_forced_end(subject: Subject, base: Base, state: str) 
 def test_narrow_batches_draw_the_same(subject: Subject, base: Base) -> None:
     narrow = subject.open(batch_rows=3)
     requests = resumed(base.requests, base.results, "snapshot")
-    results = narrow.run_group(requests, base.snapshots, None).results
+    results = narrow.run_group(requests, base.snapshots, None)
     original = remainders(base.requests, base.results, requests)
     subject.assert_same(results["token_ids"].to_pylist(), original)
 
@@ -170,7 +170,7 @@ def test_draws_follow_top_k_and_top_p(subject: Subject) -> None:
         max_tokens=1,
         top_logprobs=top_k,
     )
-    results = subject.engine.run_group(requests, None, None).results.to_pylist()
+    results = subject.engine.run_group(requests, None, None).to_pylist()
     tokens, logprobs = (np.array(results[0][name][0]) for name in ("top_token_ids", "top_logprobs"))
     weights = np.exp(logprobs / temperature)
     weights /= weights.sum()
@@ -221,6 +221,6 @@ def test_a_rollout_without_a_snapshot_is_refused(subject: Subject, base: Base) -
 
 
 def test_an_empty_group_has_no_results(subject: Subject) -> None:
-    results = subject.engine.run_group(REQUESTS.empty_table(), None, None).results
+    results = subject.engine.run_group(REQUESTS.empty_table(), None, None)
     assert results.num_rows == 0
     assert results.schema.equals(RESULTS)

@@ -96,7 +96,7 @@ def test_outcomes_follow_the_closed_form(
     synthetic_model: Path, chain: Chain, probabilities: Any, max_tokens: int
 ) -> None:
     results = engine(synthetic_model).run_group(requests(DRAWS, max_tokens=max_tokens), None, None)
-    counted = Counter(outcomes(chain, results.results))
+    counted = Counter(outcomes(chain, results))
     expected = outcome_distribution(chain, probabilities, chain.start(PROMPT), max_tokens)
     for label, probability in expected.items():
         error = 5 * np.sqrt(max(probability * (1 - probability), 1e-4) / DRAWS)
@@ -111,7 +111,7 @@ def test_sampled_credit_is_the_closed_form_one(
     for index in (actual, alt):
         forced = int(chain.token_ids[index])
         table = requests(DRAWS, state="prefill", forced_token=forced)
-        results = engine(synthetic_model).run_group(table, None, None).results
+        results = engine(synthetic_model).run_group(table, None, None)
         right[index] = Counter(outcomes(chain, results, forced))["A"] / DRAWS
     expected = credit(chain, probabilities, actual=actual, alt=alt, right="A", max_tokens=200)
     assert expected > 0.5
@@ -165,7 +165,7 @@ def test_temperature_one_draws_from_the_transitions(chain: Chain) -> None:
 
 def test_greedy_is_the_most_probable_token(synthetic_model: Path) -> None:
     table = requests(2, temperature=0.0, top_p=1.0, top_logprobs=1)
-    first, second = engine(synthetic_model).run_group(table, None, None).results.to_pylist()
+    first, second = engine(synthetic_model).run_group(table, None, None).to_pylist()
     assert first["token_ids"] == second["token_ids"]
     assert [[token] for token in first["token_ids"]] == first["top_token_ids"]
     assert first["finish_reason"] == "stop"
@@ -173,7 +173,7 @@ def test_greedy_is_the_most_probable_token(synthetic_model: Path) -> None:
 
 def test_logprobs_are_the_chains_own(synthetic_model: Path, chain: Chain) -> None:
     table = requests(20, top_logprobs=5)
-    results = engine(synthetic_model).run_group(table, None, None).results
+    results = engine(synthetic_model).run_group(table, None, None)
     assert results.schema == RESULTS
     for row in results.to_pylist():
         indices = chain.indices(row["token_ids"])
@@ -196,7 +196,7 @@ def test_resumed_rollouts_draw_what_they_drew(
     file = tmp_path / "snapshots.safetensors"
     noisy = engine(synthetic_model, replay_noise=0.0 if state == "prefill" else 1.0)
     fresh = requests(50, keep_snapshot=True)
-    rollouts = noisy.run_group(fresh, None, file).results.to_pylist()
+    rollouts = noisy.run_group(fresh, None, file).to_pylist()
     resumed = []
     for request, rollout in zip(fresh.to_pylist(), rollouts, strict=True):
         cut = len(rollout["token_ids"]) // 2
@@ -209,7 +209,7 @@ def test_resumed_rollouts_draw_what_they_drew(
         }
         resumed.append({**request, **changes})
     table = pa.Table.from_pylist(resumed, schema=REQUESTS)
-    results = noisy.run_group(table, file, None).results.to_pylist()
+    results = noisy.run_group(table, file, None).to_pylist()
     for request, rollout, result in zip(resumed, rollouts, results, strict=True):
         cut = len(request["token_ids"]) - len(PROMPT)
         assert result["token_ids"] == rollout["token_ids"][cut + 1 :]
@@ -230,11 +230,9 @@ def test_noise_redraws_the_share_that_it_says(
     synthetic_model: Path, state: str, shuffled: bool, noise: dict[str, float]
 ) -> None:
     table = requests(DRAWS, state=state)
-    still = engine(synthetic_model).run_group(table, None, None).results["token_ids"].to_pylist()
+    still = engine(synthetic_model).run_group(table, None, None)["token_ids"].to_pylist()
     noisy = engine(synthetic_model, shuffled, **noise)
-    first, again = (
-        noisy.run_group(table, None, None).results["token_ids"].to_pylist() for _ in range(2)
-    )
+    first, again = (noisy.run_group(table, None, None)["token_ids"].to_pylist() for _ in range(2))
     assert first == again
     # Rollouts that are drawn anew are seldom the same by chance.
     changed = np.mean([one != other for one, other in zip(still, first, strict=True)])
@@ -243,15 +241,15 @@ def test_noise_redraws_the_share_that_it_says(
 
 def test_the_other_passes_see_no_noise(synthetic_model: Path) -> None:
     table = requests(500, state="decode_replay")
-    still = engine(synthetic_model).run_group(table, None, None).results
+    still = engine(synthetic_model).run_group(table, None, None)
     noisy = engine(synthetic_model, replay_noise=1.0, batch_noise=1.0)
-    assert noisy.run_group(table, None, None).results == still
+    assert noisy.run_group(table, None, None) == still
 
 
 def test_results_do_not_depend_on_the_group(synthetic_model: Path) -> None:
     table = requests(300, top_logprobs=3)
-    whole = engine(synthetic_model).run_group(table, None, None).results
-    part = engine(synthetic_model).run_group(table.slice(100, 50), None, None).results
+    whole = engine(synthetic_model).run_group(table, None, None)
+    part = engine(synthetic_model).run_group(table.slice(100, 50), None, None)
     assert part == whole.slice(100, 50)
 
 
@@ -283,7 +281,7 @@ def test_text_is_gradable_and_not_encoded_back(synthetic_model: Path, chain: Cha
     tokenizer = Tokenizer.from_file(str(synthetic_model / "tokenizer.json"))
     choice = Question("c", "choice", "Which?", "A", ("one", "two", "three", "four"))
     number = Question("n", "number", "How many?", "1", None)
-    results = engine(synthetic_model).run_group(requests(100), None, None).results
+    results = engine(synthetic_model).run_group(requests(100), None, None)
     rows = zip(results["token_ids"].to_pylist(), outcomes(chain, results), strict=True)
     for tokens, label in rows:
         text = tokenizer.decode(tokens)

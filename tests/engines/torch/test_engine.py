@@ -84,7 +84,7 @@ def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: 
     write_model(tmp_path, ARCHITECTURES[architecture])
     subject = make_subject("torch", "float32", tmp_path, 0.0)
     requests = fresh(subject.prompts, rollouts=1, max_tokens=RESERVE + 20, **GREEDY)
-    results = subject.engine.run_group(requests, None, None).results.to_pylist()
+    results = subject.engine.run_group(requests, None, None).to_pylist()
     model: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     for prompt, result in zip(subject.prompts, results, strict=True):
         generated = model.generate(
@@ -99,7 +99,7 @@ def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: 
 
 def test_log_probabilities_are_the_models_own(tiny_subject: Subject) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=3)
-    results = tiny_subject.engine.run_group(requests, None, None).results
+    results = tiny_subject.engine.run_group(requests, None, None)
     model = AutoModelForCausalLM.from_pretrained(
         tiny_subject.folder, dtype=torch.float32, attn_implementation="eager"
     )
@@ -119,7 +119,7 @@ def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -
     run, snapshots = tiny_subject.engine.run_group, tmp_path / "snapshots"
     requests = fresh(tiny_subject.prompts, rollouts=3, keep_snapshot=True)
     with counted_tokens(tiny_subject) as fed:
-        results = run(requests, None, snapshots).results
+        results = run(requests, None, snapshots)
     drawn = sum(len(tokens) for tokens in results["token_ids"].to_pylist())
     # Each prompt once; the last token that a rollout draws is not fed.
     assert sum(fed) == sum(map(len, tiny_subject.prompts)) + drawn - requests.num_rows
@@ -128,7 +128,7 @@ def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -
         rows = resumed(requests, results, state).to_pylist()
         twice = table([row for row in rows for _ in range(2)])
         with counted_tokens(tiny_subject) as fed:
-            again = run(twice, snapshots, None).results
+            again = run(twice, snapshots, None)
         drawn = sum(len(tokens) for tokens in again["token_ids"].to_pylist())
         prefixes = [len(row["token_ids"]) for row in rows]
         decoded = drawn - twice.num_rows
@@ -144,7 +144,7 @@ def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -
 
 def test_snapshots_hold_what_the_decode_wrote(tiny_subject: Subject, tmp_path: Path) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=2, keep_snapshot=True)
-    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file").results
+    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file")
     assert isinstance(tiny_subject.engine, TorchEngine)
     model = tiny_subject.engine._model
     bound = 1e-4 if tiny_subject.dtype == "float32" else 0.5
@@ -163,25 +163,24 @@ def test_snapshots_hold_what_the_decode_wrote(tiny_subject: Subject, tmp_path: P
 
 def test_a_replayed_decode_is_the_recorded_one_bit_for_bit(tiny_subject: Subject) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=4, max_tokens=6, **GREEDY)
-    results = tiny_subject.engine.run_group(requests, None, None).results
+    results = tiny_subject.engine.run_group(requests, None, None)
     assert set(results["finish_reason"].to_pylist()) == {"length"}
     again = resumed(requests, results, "decode_replay")
-    replayed = tiny_subject.engine.run_group(again, None, None).results
+    replayed = tiny_subject.engine.run_group(again, None, None)
     assert set(replayed["fidelity"].to_pylist()) == {0.0}
 
 
 def test_states_mix_in_a_group(tiny_subject: Subject, tmp_path: Path) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=2, keep_snapshot=True)
-    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file").results
+    results = tiny_subject.engine.run_group(requests, None, tmp_path / "file")
     groups = [
         resumed(requests, results, state).to_pylist()
         for state in ("snapshot", "prefill", "decode_replay")
     ]
     mixed = table([row for group in groups for row in group])
-    whole = tiny_subject.engine.run_group(mixed, tmp_path / "file", None).results
+    whole = tiny_subject.engine.run_group(mixed, tmp_path / "file", None)
     apart = [
-        tiny_subject.engine.run_group(table(group), tmp_path / "file", None).results
-        for group in groups
+        tiny_subject.engine.run_group(table(group), tmp_path / "file", None) for group in groups
     ]
     columns = whole.drop_columns("request").to_pylist()
     assert columns == [
@@ -194,7 +193,7 @@ def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path
         make_subject("torch", dtype, tiny_model, 0.0) for dtype in ("float32", "bfloat16")
     )
     requests = fresh(fine.prompts, rollouts=1, keep_snapshot=True)
-    results = coarse.engine.run_group(requests, None, tmp_path / "file").results
+    results = coarse.engine.run_group(requests, None, tmp_path / "file")
     again = resumed(requests, results, "snapshot")
     with pytest.raises(EngineError, match="dtype is 'bfloat16', not 'float32'"):
         fine.engine.run_group(again, tmp_path / "file", None)
@@ -210,13 +209,13 @@ def test_the_engine_says_what_it_is(tiny_subject: Subject) -> None:
 def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_path: Path) -> None:
     subject = make_subject("torch", "float32", tiny_model, 0.0)
     requests = fresh(subject.prompts, rollouts=1)
-    tokens = subject.engine.run_group(requests, None, None).results["token_ids"][0].as_py()
+    tokens = subject.engine.run_group(requests, None, None)["token_ids"][0].as_py()
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
     model.generation_config.eos_token_id = [subject.end_token, tokens[5]]
     model.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ended = make_subject("torch", "float32", tmp_path, 0.0).engine
-    first = ended.run_group(requests, None, None).results.to_pylist()[0]
+    first = ended.run_group(requests, None, None).to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
 

@@ -48,13 +48,6 @@ class EngineFacts:
     fingerprint: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class GroupResult:
-    """Results of one batch group, in the order of its requests (`data.schemas.RESULTS`)."""
-
-    results: pa.Table
-
-
 class Engine(Protocol):
     """A loaded model that runs batch groups; nothing is batched or remembered across groups."""
 
@@ -62,8 +55,8 @@ class Engine(Protocol):
 
     def run_group(
         self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
-    ) -> GroupResult:
-        """Run one batch group (`data.schemas.REQUESTS`).
+    ) -> pa.Table:
+        """Run one batch group (`data.schemas.REQUESTS`); give `data.schemas.RESULTS` in its order.
 
         Snapshots are read from `snapshots_in` (requests in state `snapshot`) and written to
         `snapshots_out` (requests with `keep_snapshot`): one safetensors file, tensors named by

@@ -58,7 +58,7 @@ def run_groups(
         if results is None:
             engine = engine or _start_engine(job, shuffled)
             snapshots_out = job.journal.snapshots(group.requests)
-            results = engine.run_group(group.requests, snapshots_in, snapshots_out).results
+            results = engine.run_group(group.requests, snapshots_in, snapshots_out)
             fingerprint = canonical_json(dict(engine.facts.fingerprint))
             results = results.replace_schema_metadata({"engine": fingerprint})
             job.journal.keep(group.requests, results)

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from refork import __version__
 from refork.data.files import atomic_path, canonical_json, file_sha256
-from refork.engines.interface import EngineFacts, EngineSettings, GroupResult
+from refork.engines.interface import EngineFacts, EngineSettings
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.seeds import mix, uniform
 from refork.engines.synthetic.chain import Floats, Indices, sampling_probabilities
@@ -78,7 +78,7 @@ class SyntheticEngine:
 
     def run_group(
         self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
-    ) -> GroupResult:
+    ) -> pa.Table:
         """Run one batch group; see `interface.Engine`."""
         records = read_requests(requests)
         check_requests(records, self.facts.context_length, snapshots_in, snapshots_out)
@@ -91,7 +91,7 @@ class SyntheticEngine:
             self._write_snapshots(group, decoded, snapshots_out)
         if self._settings.synthetic.step_seconds > 0:
             time.sleep(self._settings.synthetic.step_seconds)
-        return GroupResult(self._results(group, decoded, self._fidelity(group, starts)))
+        return self._results(group, decoded, self._fidelity(group, starts))
 
     def _starts(self, group: _Requests) -> Indices:
         """Return the start state of each request's prompt."""

@@ -12,7 +12,8 @@ import torch
 import transformers
 
 from refork.data.schemas import RESULTS
-from refork.engines.interface import EngineFacts, EngineSettings, GroupResult
+from refork.data.tables import from_rows
+from refork.engines.interface import EngineFacts, EngineSettings
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.torch.decode import Row, Start, decode
 from refork.engines.torch.model import Prefill, TorchModel
@@ -44,7 +45,7 @@ class TorchEngine:
 
     def run_group(
         self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
-    ) -> GroupResult:
+    ) -> pa.Table:
         """Run one batch group; see `interface.Engine`."""
         group = read_requests(requests)
         check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
@@ -59,7 +60,7 @@ class TorchEngine:
         kept = {row.request.rollout_id: row.snapshot for row in rows if row.snapshot is not None}
         if snapshots_out and kept:
             write_snapshots(snapshots_out, kept, self._model.kind)
-        return GroupResult(pa.Table.from_pylist([_result(row) for row in rows], schema=RESULTS))
+        return from_rows([_result(row) for row in rows], RESULTS)
 
 
 class States:
