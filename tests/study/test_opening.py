@@ -1,9 +1,11 @@
 """A study is opened, its folders explain themselves, its results folder is held."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 
 from helpers.studies import LOCKED, Studies
 from refork.data.files import read_json
+from refork.data.manifest import write_manifest
+from refork.engines.model_source.source import ModelSource, make_model_folder
 from refork.errors import ReforkError
 from refork.study.cost import stage_cost
 from refork.study.folders import link_names, model_folder, read_record, write_records
@@ -58,6 +62,28 @@ def test_the_model_of_a_stage(graph: Graph) -> None:
     stage = graph.variants["a"].rollouts
     record = graph.folder(stage) / "stage.json"
     folder = graph.folder(graph.variants["a"].model) / "model"
+    settings = {"settings": {"model": {"folder": None}}}
+    write_manifest(folder, settings, time.time())
+    assert model_folder(record, stage.record) == folder
+
+
+def test_a_model_folder_that_changes_behind_the_lock_is_refused(
+    graph: Graph, synthetic_model: Path
+) -> None:
+    stage = graph.variants["a"].rollouts
+    record = graph.folder(stage) / "stage.json"
+    own = Path(shutil.copytree(synthetic_model, "own"))
+    folder = graph.folder(graph.variants["a"].model) / "model"
+    facts = make_model_folder(ModelSource(folder=str(own)), folder)
+    settings = {"settings": {"model": {"folder": str(own)}}}
+    write_manifest(folder, settings, time.time(), facts)
+    assert model_folder(record, stage.record) == folder
+    template = own / "chat_template.jinja"
+    content = template.read_text()
+    template.write_text("")
+    with pytest.raises(ReforkError, match="own: has changed since it was locked"):
+        model_folder(record, stage.record)
+    template.write_text(content)
     assert model_folder(record, stage.record) == folder
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from refork.data.files import read_json, write_json
+from refork.data.manifest import manifest_path
+from refork.engines.model_source.folder import folder_digest, touched_since
 from refork.errors import ReforkError
 from refork.study.config import REPORT_FOLDERS
 from refork.study.graph import Graph
@@ -36,9 +38,26 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def model_folder(path: Path, record: Mapping[str, Any]) -> Path:
-    """Return the model's folder of the stage whose record lies at `path`."""
+    """Return the model's folder of the stage whose record lies at `path`.
+
+    Raises
+    ------
+    ReforkError
+        The user's own folder, to which it leads, is not what was locked any more.
+    """
     digest: str = record["upstream"]["prepare_model"]
-    return path.parents[2] / "prepare_model" / digest / "model"
+    folder = path.parents[2] / "prepare_model" / digest / "model"
+    manifest = read_json(manifest_path(folder))
+    named = manifest["stage"]["settings"]["model"]["folder"]
+    # Weights are many: they are hashed again only if something was touched.
+    if named and touched_since(folder, manifest["started"]):
+        found = folder_digest(folder)
+        if found != manifest["digest"]:
+            raise ReforkError(
+                f"model.folder: {named}: has changed since it was locked (locked "
+                f"{manifest['digest']}, found {found}); put it back, or lock the study again"
+            )
+    return folder
 
 
 def link_names(graph: Graph) -> None:

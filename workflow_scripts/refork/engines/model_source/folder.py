@@ -51,6 +51,12 @@ def folder_digest(folder: Path) -> str:
     return _files_digest([*named, *(path for each in patterns for path in folder.glob(each))])
 
 
+def touched_since(folder: Path, moment: float) -> bool:
+    """Tell whether a folder or a file in it was written, replaced or removed after `moment`."""
+    paths = (folder, *folder.iterdir()) if folder.exists() else ()
+    return not paths or any(not path.exists() or path.stat().st_ctime > moment for path in paths)
+
+
 def tokenizer_digest(folder: Path) -> str:
     """Return the sha256 over the names and contents of a model folder's tokenizer files."""
     return _files_digest(folder / name for name in _TOKENIZER_FILES)
