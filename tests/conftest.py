@@ -1,4 +1,4 @@
-"""What tests share: the real model's folder, the project's reference data, the synthetic model."""
+"""What tests share: models, a tokenizer, the project's reference data, a small disk."""
 
 import contextlib
 import os
@@ -12,6 +12,7 @@ import transformers
 
 from helpers.repository import ROOT
 from helpers.smollm2 import SMOLLM2
+from helpers.tiny_tokenizer import write_tokenizer
 from refork.data.files import file_sha256
 from refork.engines.model_source.source import make_model_folder
 from refork.engines.model_source.wheel import cache_folder
@@ -38,6 +39,14 @@ def synthetic_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the synthetic engine's model."""
     folder = tmp_path_factory.mktemp("synthetic")
     write_synthetic_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Hugging Face folder with a tokenizer of bytes and a chat template."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(folder)
     return folder
 
 

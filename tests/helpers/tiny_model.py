@@ -1,4 +1,4 @@
-"""A Llama model of random weights that runs in milliseconds, with a tokenizer of bytes."""
+"""Models of random weights that run in milliseconds, with a tokenizer of bytes."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,16 @@ from helpers.tiny_tokenizer import SPECIAL, write_tokenizer
 CONTEXT_LENGTH = 256
 
 
+def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
+    """Write a model of random weights and the tokenizer as any Hugging Face folder has them."""
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    model: Any = transformers.AutoModelForCausalLM
+    model.from_config(config).save_pretrained(folder)
+
+
 def write_tiny_model(folder: Path) -> None:
-    """Write model and tokenizer as any Hugging Face folder has them."""
+    """Write the tiny Llama model."""
     write_tokenizer(folder)
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.LlamaConfig(
@@ -28,6 +36,4 @@ def write_tiny_model(folder: Path) -> None:
         bos_token_id=tokenizer.convert_tokens_to_ids(SPECIAL[0]),
         eos_token_id=tokenizer.eos_token_id,
     )
-    torch.manual_seed(0)
-    model: Any = transformers.AutoModelForCausalLM
-    model.from_config(config).save_pretrained(folder)
+    write_model(folder, config)

@@ -1,13 +1,13 @@
 """Stage prepare_questions: prompts of every rollout, in shards."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from helpers.tiny_tokenizer import write_tokenizer
 from refork.data.files import file_sha256, write_json
 from refork.data.manifest import manifest_path
 from refork.data.schemas import QUESTIONS
@@ -32,11 +32,9 @@ RECORDS = [
 ] + [{"id": "bees", "question": "What?", "choices": ["milk", "bread", "honey"], "answer": "honey"}]
 
 
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    write_tokenizer(folder)
-    return folder
+@pytest.fixture
+def model_folder(tokenizer_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tokenizer_folder, tmp_path / "model"))
 
 
 @pytest.fixture

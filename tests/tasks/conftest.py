@@ -1,4 +1,4 @@
-"""A small tokenizer with a chat template, and writers of question files."""
+"""Writers of question files."""
 
 import json
 from collections.abc import Callable
@@ -6,16 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from helpers.tiny_tokenizer import write_tokenizer
-
-
-@pytest.fixture(scope="session")
-def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a Hugging Face folder with a tokenizer of bytes and a chat template."""
-    folder = tmp_path_factory.mktemp("tokenizer")
-    write_tokenizer(folder)
-    return folder
 
 
 @pytest.fixture

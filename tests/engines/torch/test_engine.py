@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from helpers.engines import Subject, make_subject
 from helpers.requests import GREEDY, fresh, resumed, table
-from helpers.tiny_model import CONTEXT_LENGTH
+from helpers.tiny_model import CONTEXT_LENGTH, write_model
 from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.torch.attention import grouped_attention
 from refork.engines.torch.cache import RESERVE, RowCache
@@ -58,13 +58,6 @@ ARCHITECTURES = {
         vocab_size=260, hidden_size=48, n_layer=2, n_head=4, eos_token_id=1, initializer_range=0.3
     ),
 }
-
-
-def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
-    write_tokenizer(folder)
-    torch.manual_seed(0)
-    model: Any = AutoModelForCausalLM
-    model.from_config(config).save_pretrained(folder)
 
 
 @contextmanager
