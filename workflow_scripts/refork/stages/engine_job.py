@@ -25,7 +25,7 @@ class EngineJob:
     """
 
     stage: Mapping[str, Any]
-    model: Path
+    model_folder: Path
     journal: Journal
     label: str
 
@@ -87,7 +87,8 @@ def _start_engine(job: EngineJob, shuffled: bool) -> Engine:
             f"the engine is not the one that was locked:\n  locked: {locked}\n  here:   {here}\n"
             "  install the locked version, or run `refork lock CONFIG` to lock the study anew"
         )
-    return open_engine(_engine_settings(job.stage["settings"]["engine"], shuffled), job.model)
+    settings = _engine_settings(job.stage["settings"]["engine"], shuffled)
+    return open_engine(settings, job.model_folder)
 
 
 def _engine_settings(engine: Mapping[str, Any], shuffled: bool) -> EngineSettings:

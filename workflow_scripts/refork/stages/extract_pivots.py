@@ -1,4 +1,4 @@
-"""Pivots of one shard of rollouts."""
+"""Stage extract_pivots: from rollouts to their pivots."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

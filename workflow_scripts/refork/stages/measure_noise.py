@@ -1,4 +1,4 @@
-"""Credits of every pass and the replay noise of every comparison, from graded draws."""
+"""Stage measure_noise: from graded draws to the credits of every pass and their replay noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

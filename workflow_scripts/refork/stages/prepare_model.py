@@ -1,4 +1,4 @@
-"""The model of a study, as a local Hugging Face folder."""
+"""Stage prepare_model: from a model's source to a local Hugging Face folder."""
 
 from collections.abc import Mapping
 from pathlib import Path

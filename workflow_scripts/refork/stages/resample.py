@@ -1,4 +1,4 @@
-"""Continuations of both arms of every pivot of one shard: one pass, one draw block."""
+"""Stage resample: from pivots to continuations of both arms, one pass and draw block of a shard."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""Base rollouts of one shard of questions."""
+"""Stage sample_rollouts: from questions to base rollouts, one shard."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
