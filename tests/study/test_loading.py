@@ -92,6 +92,13 @@ def errors(**overrides: Any) -> list[str]:
             {"passes": [*[{"name": n, "state": "prefill"} for n in ("a", "replica", "replica")]]},
             "passes.2.name: `replica` stands there twice",
         ),
+        *(
+            (
+                {"passes": [{"name": name, "state": "prefill"}]},
+                f"passes.0.name: `{name}` is a key of the noise record",
+            )
+            for name in ("floor", "n", "exact2")
+        ),
         (
             {"variants": {"v": {"study": "other"}}},
             "variants.v.study: belongs to the whole study, no variant overrides it",

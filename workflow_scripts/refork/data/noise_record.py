@@ -23,10 +23,11 @@ RECORD_KEYS = frozenset(
         *("n_pivots", "n_problems", "eligible", "passes", "excess_pp", "clustered_mean"),
         *("clustered_t", "problems", "mcnemar_z", "mcnemar", "bias", "exact_nonzero"),
         *("exact_nonzero_flips", "jaccard", "eligibility_sources", "margin_buckets"),
-        *("probes", "reasons", "reference", "treatment", "floor"),
+        *("probes", "reasons", "reference", "treatment", "floor", "n", "n_reference"),
+        *_PUBLISHED.values(),
     }
 )
-"""Keys of a record beside the names of its treatment and floor; no pass may be named like one."""
+"""Keys that stand beside the names of treatment and floor; no pass may be named like one."""
 
 
 @dataclass(frozen=True)
