@@ -6,6 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+from refork.data.files import read_json
 from refork.errors import ReforkError
 
 
@@ -53,9 +54,16 @@ class TextDecoder:
 
 
 def special_token_ids(model_folder: Path) -> frozenset[int]:
-    """Ids of the tokens that are no text: turns, end, padding."""
+    """Ids of the tokens that are no text: turns, padding, and what else ends a rollout."""
     added = _load(model_folder).get_added_tokens_decoder().items()
-    return frozenset(number for number, token in added if token.special)
+    return frozenset({number for number, token in added if token.special} | _ends(model_folder))
+
+
+def _ends(model_folder: Path) -> set[int]:
+    """Ids that the model's own settings call ends; not every tokenizer calls them special."""
+    path = model_folder / "generation_config.json"
+    ends = read_json(path).get("eos_token_id") if path.is_file() else None
+    return set(ends if isinstance(ends, list) else [ends]) - {None}
 
 
 def _load(model_folder: Path) -> Tokenizer:
