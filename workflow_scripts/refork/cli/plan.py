@@ -2,15 +2,14 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from refork.cli.study_file import add_study_arguments, given_study
 from refork.study.cost import stage_cost
 from refork.study.graph import Graph, build_graph
-from refork.study.loading import load_files
 from refork.study.lock import make_lock_if_absent, read_lock
 
 NARROWEST = 116  # columns
@@ -18,19 +17,13 @@ NARROWEST = 116  # columns
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("config", type=Path, help="study file; config/default.yaml lies below it")
-    parser.add_argument(
-        "--default",
-        type=Path,
-        default=Path("config/default.yaml"),
-        help="config below the study file; default: %(default)s",
-    )
+    add_study_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
-    study = load_files(arguments.default, arguments.config)
+    study = given_study(arguments)
     make_lock_if_absent(study)
     lock = read_lock(study)
     graph = build_graph(study, lock)
