@@ -31,11 +31,24 @@ def results(path):
     return f"{GRAPH.root}/{path}"
 
 
-def upstream(stage, label, file):
-    """Return an input function: a file of a stage that `stage` reads from."""
-    return lambda wildcards: str(
-        GRAPH.upstream(stage, wildcards.hash, label) / file.format(**wildcards)
-    )
+def upstream(stage, label):
+    """Return an input or params function: the folder of a stage that `stage` reads from."""
+    return lambda wildcards: str(GRAPH.upstream(stage, wildcards.hash, label))
+
+
+def reads(stage, **files):
+    """Return an input function: files by name, each `STAGE/FILE` of a stage that `stage` reads."""
+
+    def paths(wildcards):
+        found = {}
+        for name, file in files.items():
+            label, _, rest = file.partition("/")
+            folder = GRAPH.upstream(stage, wildcards.hash, label)
+            found[name] = f"{folder}/{rest.format(**wildcards)}"
+        return found
+
+    # One call for all inputs of a job: Snakemake looks at each function anew for every job.
+    return unpack(paths)
 
 
 def draws(stage):
@@ -51,9 +64,8 @@ def draws(stage):
 
 def all_shards(stage, label):
     """Return an input function: all shards of a stage that `stage` reads from."""
-    return lambda wildcards: [
-        upstream(stage, label, f"{shard}.parquet")(wildcards) for shard in GRAPH.shards
-    ]
+    folder = upstream(stage, label)
+    return lambda wildcards: [f"{folder(wildcards)}/{shard}.parquet" for shard in GRAPH.shards]
 
 
 def engine_python(stage):

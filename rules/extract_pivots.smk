@@ -1,6 +1,9 @@
 rule extract_pivots:
     input:
-        rollouts=upstream("extract_pivots", "sample_rollouts", "{shard}.parquet"),
+        reads(
+            "extract_pivots",
+            rollouts="sample_rollouts/{shard}.parquet",
+        ),
     output:
         results("extract_pivots/{hash}/{shard}.parquet"),
     log:

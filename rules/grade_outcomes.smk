@@ -1,8 +1,11 @@
 rule grade_outcomes:
     input:
-        questions=upstream("grade_outcomes", "prepare_questions", "{shard}.parquet"),
-        rollouts=upstream("grade_outcomes", "sample_rollouts", "{shard}.parquet"),
-        pivots=upstream("grade_outcomes", "extract_pivots", "{shard}.parquet"),
+        reads(
+            "grade_outcomes",
+            questions="prepare_questions/{shard}.parquet",
+            rollouts="sample_rollouts/{shard}.parquet",
+            pivots="extract_pivots/{shard}.parquet",
+        ),
         continuations=draws("grade_outcomes"),
     output:
         results("grade_outcomes/{hash}/{shard}.parquet"),

@@ -18,8 +18,8 @@ rule measure_noise:
     params:
         python=PYTHON,
         stage=results("measure_noise/{hash}/stage.json"),
-        pivots=upstream("measure_noise", "extract_pivots", ""),
-        outcomes=upstream("measure_noise", "grade_outcomes", ""),
+        pivots=upstream("measure_noise", "extract_pivots"),
+        outcomes=upstream("measure_noise", "grade_outcomes"),
         continuations=lambda wildcards: GRAPH.draw_folders("measure_noise", wildcards.hash),
     message:
         "Credit and replay noise"

@@ -1,6 +1,9 @@
 rule prepare_questions:
     input:
-        model=upstream("prepare_questions", "prepare_model", "model.manifest.json"),
+        reads(
+            "prepare_questions",
+            model="prepare_model/model.manifest.json",
+        ),
     output:
         expand(results("prepare_questions/{{hash}}/{shard}.parquet"), shard=GRAPH.shards),
     log:

@@ -1,8 +1,11 @@
 rule resample:
     input:
-        rollouts=upstream("resample", "sample_rollouts", "{shard}.parquet"),
-        snapshots=upstream("resample", "sample_rollouts", "{shard}.safetensors"),
-        pivots=upstream("resample", "extract_pivots", "{shard}.parquet"),
+        reads(
+            "resample",
+            rollouts="sample_rollouts/{shard}.parquet",
+            snapshots="sample_rollouts/{shard}.safetensors",
+            pivots="extract_pivots/{shard}.parquet",
+        ),
     output:
         results("resample/{hash}/draws-{block}/{shard}.parquet"),
     log:
@@ -16,10 +19,11 @@ rule resample:
         gpu=GRAPH.demand("resample").gpu,
     params:
         python=engine_python("resample"),
+        pass_name=lambda wildcards: GRAPH.stage("resample", wildcards.hash).settings["pass"]["name"],
         stage=results("resample/{hash}/stage.json"),
         journal=results("journal/resample/{hash}/draws-{block}/{shard}"),
     message:
-        "Continuations: {wildcards.shard}, draws {wildcards.block}"
+        "Continuations: pass {params.pass_name}, {wildcards.shard}, draws {wildcards.block}"
     shell:
         "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"

@@ -1,6 +1,9 @@
 rule sample_rollouts:
     input:
-        questions=upstream("sample_rollouts", "prepare_questions", "{shard}.parquet"),
+        reads(
+            "sample_rollouts",
+            questions="prepare_questions/{shard}.parquet",
+        ),
     output:
         rollouts=results("sample_rollouts/{hash}/{shard}.parquet"),
         snapshots=results("sample_rollouts/{hash}/{shard}.safetensors"),
