@@ -13,13 +13,15 @@ TOP_LEVEL = {
     *("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "LICENSE", ".ci", ".gitignore"),
 }
 SCRIPTS = ROOT / "workflow_scripts"
+# Studies and questions of a user's own lie beside the tracked files and may look as they like.
+TRACKED = files(untracked=False)
 PACKAGE = SCRIPTS / "refork"
 RULE = re.compile(r"^\s*(rule|checkpoint)\s+(\w+):", re.MULTILINE)
 RULE_FILES = sorted(path for path in (ROOT / "rules").glob("*.smk") if path.stem != "common")
-PYTHON = [ROOT / name for name in files() if name.suffix == ".py"]
+PYTHON = [ROOT / name for name in TRACKED if name.suffix == ".py"]
 TEXTS = [
     ROOT / name
-    for name in files()
+    for name in TRACKED
     if name.suffix in {".py", ".smk", ".yaml", ".toml", ".md", ".txt", ".jinja"}
     or name.name in {"Snakefile", "Makefile", "run"}
 ]
@@ -36,7 +38,7 @@ def lines_of(path: Path) -> int:
 
 
 def test_top_level_names() -> None:
-    assert {name.parts[0] for name in files()} <= TOP_LEVEL
+    assert {name.parts[0] for name in TRACKED} <= TOP_LEVEL
 
 
 def test_snakefile_is_short() -> None:

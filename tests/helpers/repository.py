@@ -9,9 +9,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 
 
-def files() -> list[Path]:
-    """Return every file that git tracks or would track, relative to the root."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+def files(untracked: bool = True) -> list[Path]:
+    """Return every file that git tracks, and those it would track, relative to the root."""
+    others = ["--others", "--exclude-standard"] if untracked else []
+    command = ["git", "ls-files", "--cached", *others, "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     names = sorted(set(listed.split("\0")) - {""})
     return [Path(name) for name in names if (ROOT / name).is_file()]

@@ -38,7 +38,10 @@ def errors(**overrides: Any) -> list[str]:
         ({"study": "../up"}, "study: is '../up'; allowed: letters, digits, `_` and `-`"),
         ({"seed": True}, "seed: is true; input should be a valid integer"),
         ({"rollouts": None}, "rollouts: is null; input should be a mapping of keys"),
-        ({"model": {"sha256": "abc"}}, "model.sha256: is 'abc'; allowed: 64 digits and small"),
+        (
+            {"model": {"sha256": "abc"}},
+            "model.sha256: is 'abc'; allowed: 64 lower-case hexadecimal",
+        ),
         ({"pivots": {"margin": float("inf")}}, "pivots.margin: is inf; input should be a finite"),
         ({"results": "r{x}"}, "results: is 'r{x}'; allowed: a path without braces"),
         ({"results": ""}, "results: is ''; allowed: a path"),

@@ -126,6 +126,9 @@ def test_a_study_is_opened_and_begun(in_folder: Path) -> None:
         assert (graph.study_folder / "base" / "prepare_model" / "stage.json").exists()
     with pytest.raises(ReforkError, match=r"s\.yaml: 1 error"):
         open_study({**config, "seed": -1}, "s.yaml")
+    Path("s.yaml").write_text("seed: 1\nseed: 2\n")
+    with pytest.raises(ReforkError, match="the key `seed` stands there twice"):
+        open_study(config, "s.yaml")
 
 
 def test_the_cost_of_stages(graph: Graph, lock_of: Locks) -> None:
@@ -153,3 +156,22 @@ def test_variants_that_share_a_pass_may_differ_in_k(
     refeed = stage_cost(graph, graph.variants["a"].passes["refeed"], lock_of(study))
     assert refeed.jobs == 2 * 2  # two shards, draws 0 to 3 and 4 to 5
     assert refeed.requests == 10 * 8 * 5 * 2 * (6 + 1)
+    assert refeed.tokens_to_run == refeed.tokens
+
+
+def test_a_raised_k_costs_its_new_blocks_only(
+    in_folder: Path, study_of: Studies, lock_of: Locks
+) -> None:
+    study = study_of(resample={"continuations": 8})
+    graph = build_graph(study, lock_of(study))
+    refeed = graph.variants["base"].passes["refeed"]
+    for path in graph.outputs(refeed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.name == "draws-0000-0003":
+            path.touch()
+    arms = 10 * 8 * 5 * 2
+    cost = stage_cost(graph, refeed, lock_of(study))
+    assert (cost.tokens, cost.tokens_to_run) == (arms * (8 * 400 + 32), arms * 4 * 400)
+    for path in graph.outputs(refeed):
+        path.touch()
+    assert stage_cost(graph, refeed, lock_of(study)).tokens_to_run == 0

@@ -56,6 +56,7 @@ def plan_rows(graph: Graph, lock: dict[str, Any]) -> list[dict[str, Any]]:
                 "to_run": cost.to_run,
                 "requests": cost.requests,
                 "tokens_at_most": cost.tokens,
+                "tokens_to_run_at_most": cost.tokens_to_run,
             }
         )
     return rows
@@ -78,7 +79,7 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
             f"{row['requests']:,}" if row["requests"] else "",
             f"{row['tokens_at_most']:,}" if row["tokens_at_most"] else "",
         )
-    tokens = sum(row["tokens_at_most"] for row in rows if not row["cached"])
+    tokens = sum(row["tokens_to_run_at_most"] for row in rows)
     jobs = sum(row["to_run"] for row in rows)
     table.caption = f"to run: {jobs:,} jobs, at most {tokens:,} generated tokens"
     return table

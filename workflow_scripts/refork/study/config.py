@@ -15,7 +15,7 @@ FOLDER = r"^[^-~{}\x00-\x1f][^{}\x00-\x1f]*$"
 # What each pattern allows, in words.
 PATTERNS = {
     NAME: "letters, digits, `_` and `-`, with a letter or a digit first",
-    SHA256: "64 digits and small letters a to f",
+    SHA256: "64 lower-case hexadecimal digits",
     FOLDER: "a path without braces and line ends, and no `-` or `~` first",
 }
 

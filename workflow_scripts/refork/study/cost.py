@@ -1,6 +1,6 @@
 """What a study will cost before anything runs: jobs, requests, at most how many tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,13 @@ from refork.study.stages import Stage
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a stage: jobs in all and still to run, requests and generated tokens at most."""
+    """Cost of a stage: jobs, requests, and generated tokens at most; in all and still to run."""
 
     jobs: int
     to_run: int
     requests: int
     tokens: int
+    tokens_to_run: int
 
 
 def stage_cost(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> Cost:
@@ -28,11 +29,22 @@ def stage_cost(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> Cost:
     missing = sum(not path.exists() for path in outputs)
     if stage.name == "prepare_questions":
         outputs, missing = outputs[:1], min(missing, 1)
-    requests, tokens = _demand(graph, stage, lock)
-    return Cost(len(outputs), missing, requests, tokens)
+    blocks = graph.draw_blocks(stage) if stage.name == "resample" else []
+    requests, tokens = _demand(graph, stage, lock, blocks)
+    left = [block for block in blocks if not _is_done(graph, stage, block)]
+    tokens_left = _demand(graph, stage, lock, left)[1] if missing else 0
+    return Cost(len(outputs), missing, requests, tokens, tokens_left)
 
 
-def _demand(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> tuple[int, int]:
+def _is_done(graph: Graph, stage: Stage, block: str) -> bool:
+    folder = graph.folder(stage) / f"draws-{block}"
+    return all((folder / f"{shard}.parquet").exists() for shard in graph.shards)
+
+
+def _demand(
+    graph: Graph, stage: Stage, lock: Mapping[str, Any], blocks: Sequence[str]
+) -> tuple[int, int]:
+    """Return requests and generated tokens at most; of a pass, in some of its draw blocks."""
     if stage.name not in ("sample_rollouts", "resample"):
         return 0, 0
     settings = graph.settings_of(stage.name, stage.hash)
@@ -41,7 +53,9 @@ def _demand(graph: Graph, stage: Stage, lock: Mapping[str, Any]) -> tuple[int, i
     if stage.name == "sample_rollouts":
         return rollouts, rollouts * settings.rollouts.max_tokens
     arms = rollouts * settings.pivots.max_per_rollout * len(ARMS)
-    draws = arms * sum(len(block_draws(block)) for block in graph.draw_blocks(stage))
+    drawn = [draw for block in blocks for draw in block_draws(block)]
+    draws = arms * len(drawn)
     resample = settings.resample
-    probes = arms if resample.probe_tokens else 0
+    # The probe stands in the block of the first draw.
+    probes = arms if resample.probe_tokens and 0 in drawn else 0
     return draws + probes, draws * resample.max_tokens + probes * resample.probe_tokens

@@ -12,7 +12,7 @@ from typing import IO, Any
 from refork.errors import ReforkError
 from refork.study.folders import link_names, write_records
 from refork.study.graph import Graph, build_graph
-from refork.study.loading import load_study
+from refork.study.loading import load_study, read_yaml
 from refork.study.lock import make_lock_if_absent, read_lock
 
 
@@ -24,6 +24,8 @@ def open_study(config: Mapping[str, Any], origin: str) -> Graph:
     ReforkError
         The config is wrong, or the lock does not fit it any more.
     """
+    if Path(origin).is_file():
+        read_yaml(Path(origin))  # of a key that stands twice, Snakemake took the last
     study = load_study(config, origin)
     make_lock_if_absent(study)
     return build_graph(study, read_lock(study))
