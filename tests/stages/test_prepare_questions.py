@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -102,10 +103,8 @@ def test_questions_longer_than_the_context_are_named(
     )
 
 
-def test_questions_and_examples_that_are_not_those_of_the_lock(
-    source: QuestionSource, model_folder: Path, tmp_path: Path
-) -> None:
-    write_json(manifest_path(model_folder), {"context_length": PLAN.context_length})
+@pytest.fixture
+def stage(source: QuestionSource, tmp_path: Path) -> dict[str, Any]:
     examples = tmp_path / "examples.yaml"
     examples.write_text("- {question: '1 + 2?', answer: 'Answer: 3'}\n")
     settings = {
@@ -119,12 +118,24 @@ def test_questions_and_examples_that_are_not_those_of_the_lock(
         "questions": questions_digest(load_questions(source)),
         "examples": file_sha256(examples),
     }
-    (table,) = prepare_questions({"settings": settings, "lock": locked}, model_folder, 1)
+    return {"settings": settings, "lock": locked}
+
+
+@pytest.mark.parametrize("name", ["questions", "examples"])
+def test_what_is_not_that_of_the_lock(stage: dict[str, Any], model_folder: Path, name: str) -> None:
+    write_json(manifest_path(model_folder), {"context_length": PLAN.context_length})
+    (table,) = prepare_questions(stage, model_folder, 1)
     assert "1 + 2?" in table["messages"][0].as_py()
-    for name in locked:
-        other = {"settings": settings, "lock": {**locked, name: "0" * 64}}
-        with pytest.raises(ReforkError, match=f"the {name} .* are not those that were locked"):
-            prepare_questions(other, model_folder, 1)
+    stage["lock"][name] = "0" * 64
+    with pytest.raises(ReforkError, match=f"the {name} .* are not those that were locked"):
+        prepare_questions(stage, model_folder, 1)
+
+
+def test_a_model_that_does_not_say_its_context_length(
+    stage: dict[str, Any], model_folder: Path
+) -> None:
+    write_json(manifest_path(model_folder), {"context_length": None})
+    assert prepare_questions(stage, model_folder, 1)[0].num_rows == len(RECORDS) * PLAN.rollouts
 
 
 def test_a_folder_without_tokenizer_is_named(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ import pytest
 
 from helpers.studies import Studies
 from refork.errors import ReforkError
+from refork.study import lock
 from refork.study.loading import Study
 from refork.study.lock import lock_path, make_lock_if_absent, read_lock, write_lock
+from refork.tasks.questions import Question, load_questions
+from refork.tasks.source import QuestionSource
 
 QUESTION = {"id": "a", "question": "1 + 1?", "answer": "2"}
 
@@ -72,6 +75,21 @@ def test_changed_questions_are_said_and_touched_ones_are_not(study: Study) -> No
         read_lock(study)
     path.unlink()
     with pytest.raises(ReforkError, match=r"questions\.jsonl"):
+        read_lock(study)
+
+
+def test_what_is_written_while_it_is_read_counts_as_changed(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(source: QuestionSource) -> list[Question]:
+        questions = load_questions(source)
+        Path("questions.jsonl").write_text(json.dumps({**QUESTION, "answer": "3"}) + "\n")
+        return questions
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lock, "load_questions", load)
+        write_lock(study)
+    with pytest.raises(ReforkError, match="has changed since it was locked"):
         read_lock(study)
 
 

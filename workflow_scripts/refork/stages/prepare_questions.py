@@ -64,10 +64,12 @@ def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int)
         _refuse_others(examples, "examples", file_sha256(Path(examples)), locked["examples"])
     tokenizer = load_tokenizer(model_folder, settings["trust_remote_code"])
     prompter = Prompter(PromptSettings(**settings["prompt"]), tokenizer)
+    facts = read_json(manifest_path(model_folder))
     plan = Plan(
         rollouts=settings["rollouts"]["count"],
         seed=settings["seed"],
-        context_length=read_json(manifest_path(model_folder))["context_length"],
+        # Where the model does not say, its tokenizer may, as for the engine.
+        context_length=facts["context_length"] or tokenizer.model_max_length,
         permute_choices=settings["questions"]["permute_choices"],
         shards=shards,
     )

@@ -118,8 +118,11 @@ def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _seen(*paths: Path) -> list[dict[str, Any]]:
-    """Return what tells at a glance whether files were touched."""
-    status = [(path, path.stat()) for path in paths]
+    """Return what tells at a glance whether files were touched.
+
+    It is taken before they are read: what is written meanwhile counts as touched.
+    """
+    status = [(path, path.stat()) for path in paths if path.exists()]
     return [
         {"path": str(path), "size": seen.st_size, "mtime_ns": seen.st_mtime_ns}
         for path, seen in status
@@ -131,12 +134,11 @@ def _beneath(name: str | None, pattern: str) -> list[Path]:
     folder = Path(name or "")
     if name is None or not folder.is_dir():
         return []
-    return [folder, *sorted(path for path in folder.glob(pattern) if path.exists())]
+    return [folder, *sorted(folder.glob(pattern))]
 
 
 def _touched(files: Sequence[Mapping[str, Any]]) -> bool:
-    paths = [Path(file["path"]) for file in files]
-    return not all(path.exists() for path in paths) or _seen(*paths) != list(files)
+    return _seen(*(Path(file["path"]) for file in files)) != list(files)
 
 
 def model_source(settings: Mapping[str, Any]) -> ModelSource:
@@ -166,18 +168,17 @@ def _ask_engine(settings: Settings) -> dict[str, Any]:
 
 
 def _look_at_model(settings: Settings) -> dict[str, Any]:
+    files = _seen(*_beneath(settings.model.folder, "*"))
     digest = source_digest(model_source(settings.model.model_dump()))
-    folder = settings.model.folder
-    return {"locked": {"digest": digest}, "files": _seen(*_beneath(folder, "*"))}
+    return {"locked": {"digest": digest}, "files": files}
 
 
 def _look_at_questions(settings: Settings) -> dict[str, Any]:
-    questions = load_questions(question_source(settings.questions.model_dump()))
     file, dataset = settings.questions.file, settings.questions.dataset
-    return {
-        "locked": {"digest": questions_digest(questions), "count": len(questions)},
-        "files": _seen(Path(file)) if file else _seen(*_beneath(dataset, "**/*")),
-    }
+    files = _seen(Path(file)) if file else _seen(*_beneath(dataset, "**/*"))
+    questions = load_questions(question_source(settings.questions.model_dump()))
+    locked = {"digest": questions_digest(questions), "count": len(questions)}
+    return {"locked": locked, "files": files}
 
 
 def _look_at_examples(settings: Settings) -> dict[str, Any]:
@@ -187,7 +188,8 @@ def _look_at_examples(settings: Settings) -> dict[str, Any]:
     if not Path(file).exists():
         raise ReforkError(f"prompt.examples: {file}: no such file")
     load_examples(file)  # what is wrong with it is said now, not by a job
-    return {"locked": file_sha256(Path(file)), "files": _seen(Path(file))}
+    files = _seen(Path(file))
+    return {"locked": file_sha256(Path(file)), "files": files}
 
 
 def _look_at_engine(settings: Settings) -> dict[str, Any]:

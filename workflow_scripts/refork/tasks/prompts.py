@@ -40,7 +40,9 @@ class Message(TypedDict):
 
 
 class ChatTokenizer(Protocol):
-    """What is used of a tokenizer of transformers."""
+    """What is used of a tokenizer of transformers; `model_max_length` in tokens."""
+
+    model_max_length: int
 
     def apply_chat_template(self, conversation: list[Message], **options: Any) -> list[int]:
         """Token ids of a conversation."""
