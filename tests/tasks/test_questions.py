@@ -132,6 +132,8 @@ def test_text_kind(jsonl: Writer) -> None:
         ),
         ({**SUM, "kind": "choice"}, "2: choices: missing"),
         ({**SUM, "kind": "number", "answer": "twelve"}, "2: answer: 'twelve' is not a number"),
+        ({**SUM, "kind": "text", "answer": " other"}, "2: answer: 'other' is what a completion"),
+        ({**SUM, "answer": "truncated"}, "2: answer: 'truncated' is what a completion"),
         (
             {**BEES, "id": "x", "answer": "wax"},
             "2: answer: 'wax' is not among the choices; allowed: a",

@@ -13,6 +13,10 @@ from refork.tasks.rows import read_rows
 from refork.tasks.source import QuestionSource, SourceRow
 
 KINDS = ("choice", "number", "expression", "text")
+OTHER = "other"
+"""The outcome of a completion that states no answer."""
+TRUNCATED = "truncated"
+"""The outcome of a completion that the token limit cut, whatever it said until then."""
 FIELDS = ("id", "kind", "question", "choices", "answer")
 
 
@@ -172,4 +176,9 @@ def _label(answer: Any, kind: str | None, choices: Choices | None) -> str | None
         if number is None:
             raise BadFieldError(f"{answer!r} is not a number")
         return number_label(number)
-    return " ".join(str(answer).split())
+    label = " ".join(str(answer).split())
+    if label in (OTHER, TRUNCATED):
+        raise BadFieldError(
+            f"{label!r} is what a completion without an answer is called; reword it"
+        )
+    return label

@@ -8,12 +8,7 @@ from refork.tasks.graders.choice import grade_choice
 from refork.tasks.graders.number import grade_number
 from refork.tasks.graders.thinking import without_thinking
 from refork.tasks.numbers import number_label, read_number
-from refork.tasks.questions import Question
-
-OTHER = "other"
-"""The outcome of a completion that states no answer."""
-TRUNCATED = "truncated"
-"""The outcome of a completion that the token limit cut, whatever it said until then."""
+from refork.tasks.questions import OTHER, TRUNCATED, Question
 
 
 @dataclass(frozen=True)
