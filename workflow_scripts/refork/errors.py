@@ -16,7 +16,19 @@ SHOWN_FAULTS = 20
 
 
 class ReforkError(Exception):
-    """Something the user can mend: the message says what was wrong, where, what is allowed."""
+    """Something the user can mend: the message says what was wrong, where, what is allowed.
+
+    It may quote what a file or a model holds, so nothing in it commands a terminal.
+    """
+
+    def __str__(self) -> str:
+        """Return the message, characters that are not printed written as their codes."""
+        return "".join(
+            letter
+            if letter.isprintable() or letter == "\n"
+            else letter.encode("unicode_escape").decode()
+            for letter in super().__str__()
+        )
 
 
 class EngineError(ReforkError):
