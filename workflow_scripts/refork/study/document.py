@@ -8,7 +8,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from refork.study.config import Demand, Settings, section_of
+from refork.study.config import Demand, Settings
+from refork.study.keys import section_of
 
 HEAD = """\
 # Every key of refork with its default. A study file overrides what it names.

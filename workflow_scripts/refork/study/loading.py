@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from refork.errors import ReforkError
 from refork.study.checks import contradictions
-from refork.study.config import PATTERNS, WHOLE_STUDY, Settings, section_of
+from refork.study.config import WHOLE_STUDY, Settings
+from refork.study.keys import PATTERNS, section_of
 
 
 class _Loader(yaml.SafeLoader):
