@@ -121,11 +121,12 @@ def test_an_error_is_said_in_words(overrides: dict[str, Any], said: str) -> None
     assert any(line.startswith(said) for line in errors(**overrides)), errors(**overrides)
 
 
-def test_treatment_and_floor_have_one_order() -> None:
+@pytest.mark.parametrize("other", [{"order_seed": 1}, {"batch_rows": 8}])
+def test_treatment_and_floor_have_the_same_batches(other: dict[str, Any]) -> None:
     passes = [
         {"name": "exact", "state": "snapshot"},
-        {"name": "replica", "state": "snapshot"},
-        {"name": "refeed", "state": "prefill", "order_seed": 1},
+        {"name": "replica", "state": "snapshot", "batch_rows": 64},  # as the engine has it
+        {"name": "refeed", "state": "prefill", **other},
     ]
     [line] = errors(passes=passes)
     assert line.startswith("noise.comparisons.0: treatment and floor need the same order_seed")

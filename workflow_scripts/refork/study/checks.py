@@ -6,7 +6,7 @@ import jinja2
 
 from refork.data.noise_record import RECORD_KEYS
 from refork.errors import ReforkError
-from refork.study.config import REPORT_FOLDERS, Settings
+from refork.study.config import REPORT_FOLDERS, Pass, Settings
 from refork.tasks.graders.pattern import compiled
 
 # Palettes that need no import of seaborn, which is slow, to be known.
@@ -72,8 +72,14 @@ def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
             yield where, "treatment and floor are the same pass"
         elif names[0] in pair.values():
             yield where, f"`{names[0]}` is the reference: neither treatment nor floor"
-        elif by_name[comparison.treatment].order_seed != by_name[comparison.floor].order_seed:
-            yield where, "treatment and floor need the same order_seed, or batches differ too"
+        elif len({_batches(settings, by_name[name]) for name in pair.values()}) > 1:
+            words = "treatment and floor need the same order_seed and batch_rows"
+            yield where, f"{words}, or batches differ too"
+
+
+def _batches(settings: Settings, item: Pass) -> tuple[int | None, int]:
+    """Return what decides beside which others a request of a pass is decoded."""
+    return item.order_seed, item.batch_rows or settings.engine.batch_rows
 
 
 def _texts(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -108,7 +114,7 @@ def _look(settings: Settings) -> Iterator[tuple[str, str]]:
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, str]]]], ...] = (
     (("questions", "model", "engine"), _sources),
     (("variants",), _variants),
-    (("passes", "noise", "rollouts"), _passes),
+    (("passes", "noise", "rollouts", "engine"), _passes),
     (("grading", "prompt"), _texts),
     (("report",), _look),
 )
