@@ -172,3 +172,15 @@ def test_a_study_without_comparisons_has_a_report(study: StudyData, decode: Deco
     html = rendered(replace(study, variants=(bare,), lock={}), Look(), decode)
     assert "No comparison is configured" in Page(html).text
     assert "No engine’s fingerprint is recorded." in html
+
+
+def test_variants_of_other_sizes_are_told_apart(study: StudyData) -> None:
+    first, second = study.variants
+    smaller = replace(second, rollouts=second.rollouts.slice(0, 1))
+    look = Look()
+    same = Page(render_page(study, look, [], None)).text
+    other = Page(render_page(replace(study, variants=(first, smaller)), look, [], None)).text
+    size = same.partition(f"study {study.name} · ")[2].splitlines()[0]
+    assert " · " not in size
+    assert f"study {study.name} · {first.name}: {size} · {second.name}: " in other
+    assert ", 1 rollout, " in other

@@ -43,7 +43,8 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         raise ReforkError(f"{path}: no such file") from error
     except (pa.ArrowInvalid, OSError) as error:
         raise ReforkError(
-            f"{path}: not a whole Parquet file ({error}); delete it and run again"
+            f"{path}: not a whole Parquet file ({error}); "
+            "if a stage made it, delete it and run again"
         ) from error
     return _conform(table, schema, str(path))
 

@@ -77,8 +77,13 @@ def missing_reasons(rows: list[NoiseRow]) -> list[str]:
 
 
 def _eligible(summary: Summary) -> Cell:
-    problems = whole(summary.value("n_problems"))
-    return Cell((f"{whole(summary.eligible)} of {whole(summary.n_pivots)}, {problems} problems",))
+    among, problems = summary.value("problems", "eligible"), summary.value("n_problems")
+    return Cell(
+        (
+            f"{whole(summary.eligible)} of {whole(summary.n_pivots)}, "
+            f"in {whole(among)} of {whole(problems)} problems",
+        )
+    )
 
 
 def _counts(kind: str, *path: str) -> Callable[[Summary], Cell]:

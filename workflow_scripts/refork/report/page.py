@@ -42,7 +42,7 @@ def render_page(
             policy=CONTENT_POLICY,
             colours=colours_of(look.palette),
             study=study,
-            size=_size(study.variants[0]),
+            size=_sizes(study),
             several=len(study.variants) > 1,
             answers={
                 variant.name: [answer(variant, summary) for summary in variant.comparisons]
@@ -74,6 +74,14 @@ def render_page(
         )
     )
     return page
+
+
+def _sizes(study: StudyData) -> str:
+    """Say how much was measured: once where all variants agree."""
+    sizes = {variant.name: _size(variant) for variant in study.variants}
+    if len(set(sizes.values())) == 1:
+        return _size(study.variants[0])
+    return " · ".join(f"{name}: {size}" for name, size in sizes.items())
 
 
 def _size(variant: VariantData) -> str:
