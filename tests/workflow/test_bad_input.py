@@ -83,6 +83,8 @@ def test_two_runs_at_the_same_time(project: Project) -> None:
         assert second.status != 0
         assert "another run is at work in this results folder" in second.words
         assert f"process {first.pid}" in second.words
+        look = project.run("--dry-run", "--cores", "2")
+        assert look.status == 0, look.words
         words, _ = first.communicate(timeout=240)
         assert first.returncode == 0, words
     finally:
