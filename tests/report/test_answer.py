@@ -39,10 +39,14 @@ def test_the_published_main_run_in_words(variant: VariantData, shared: Path) -> 
     )
 
 
-def test_agreement_is_said_as_such(study: StudyData) -> None:
+def test_no_flip_is_said_as_such(study: StudyData) -> None:
     quiet = study.variants[1]
     assert answer(quiet, quiet.comparisons[0]).startswith(
-        "All agree: re-feeding the prefix changes"
+        "No flip: re-feeding the prefix changes the sign of credit at none of the "
+    )
+    assert answer(quiet, changed(quiet.comparisons[0], eligible=1)) == (
+        "No flip: re-feeding the prefix keeps the sign of credit at the one eligible pivot, "
+        "and so does an identical replica."
     )
 
 

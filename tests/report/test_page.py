@@ -103,7 +103,7 @@ def test_hostile_text_is_shown_and_not_obeyed(html: str, page: Page) -> None:
 
 def test_the_answer_comes_first(html: str) -> None:
     assert html.index("Re-feeding the prefix changes the sign") < html.index("<table")
-    assert html.index("All agree: re-feeding") < html.index("<table")
+    assert html.index("No flip: re-feeding") < html.index("<table")
 
 
 def test_everything_is_there(page: Page) -> None:

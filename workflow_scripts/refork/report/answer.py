@@ -21,8 +21,10 @@ def answer(variant: VariantData, summary: Summary) -> str:
     where = f"the {whole(eligible)} eligible pivots" if eligible > 1 else "the one eligible pivot"
     treated, floored = summary.flips("treatment")["flips"], summary.flips("floor")["flips"]
     if not treated and not floored:
+        if eligible == 1:
+            return f"No flip: {subject} keeps the sign of credit at {where}, and so does {floor}."
         return (
-            f"All agree: {subject} changes the sign of credit at none of {where}, "
+            f"No flip: {subject} changes the sign of credit at none of {where}, "
             f"and neither does {floor}."
         )
     return (
