@@ -68,6 +68,11 @@ def all_shards(stage, label):
     return lambda wildcards: [f"{folder(wildcards)}/{shard}.parquet" for shard in GRAPH.shards]
 
 
+def variants(stage):
+    """Return a params function: the variants that share a stage, for people."""
+    return lambda wildcards: ", ".join(GRAPH.variants_of(GRAPH.stage(stage, wildcards.hash)))
+
+
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
     return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

@@ -16,9 +16,10 @@ rule extract_pivots:
         runtime=GRAPH.demand("extract_pivots").runtime,
     params:
         python=PYTHON,
+        variants=variants("extract_pivots"),
         stage=results("extract_pivots/{hash}/stage.json"),
     message:
-        "Pivots: {wildcards.shard}"
+        "Pivots of {params.variants}: {wildcards.shard}"
     shell:
         "{params.python:q} workflow_scripts/extract_pivots.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -19,9 +19,10 @@ rule grade_outcomes:
         runtime=GRAPH.demand("grade_outcomes").runtime,
     params:
         python=PYTHON,
+        variants=variants("grade_outcomes"),
         stage=results("grade_outcomes/{hash}/stage.json"),
     message:
-        "Outcomes: {wildcards.shard}"
+        "Outcomes of {params.variants}: {wildcards.shard}"
     shell:
         "{params.python:q} workflow_scripts/grade_outcomes.py --stage {params.stage:q}"
         " --questions {input.questions:q} --rollouts {input.rollouts:q}"

@@ -17,12 +17,13 @@ rule measure_noise:
         runtime=GRAPH.demand("measure_noise").runtime,
     params:
         python=PYTHON,
+        variants=variants("measure_noise"),
         stage=results("measure_noise/{hash}/stage.json"),
         pivots=upstream("measure_noise", "extract_pivots"),
         outcomes=upstream("measure_noise", "grade_outcomes"),
         continuations=lambda wildcards: GRAPH.draw_folders("measure_noise", wildcards.hash),
     message:
-        "Credit and replay noise"
+        "Credit and replay noise of {params.variants}"
     shell:
         "{params.python:q} workflow_scripts/measure_noise.py --stage {params.stage:q}"
         " --pivots {params.pivots:q} --outcomes {params.outcomes:q}"

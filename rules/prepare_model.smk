@@ -11,10 +11,11 @@ rule prepare_model:
         runtime=GRAPH.demand("prepare_model").runtime,
     params:
         python=engine_python("prepare_model"),
+        variants=variants("prepare_model"),
         stage=results("prepare_model/{hash}/stage.json"),
         model=results("prepare_model/{hash}/model"),
     message:
-        "The model"
+        "The model of {params.variants}"
     shell:
         "{params.python:q} workflow_scripts/prepare_model.py --stage {params.stage:q}"
         " --model {params.model:q} --out {output:q} 2> >(tee {log:q} >&2)"

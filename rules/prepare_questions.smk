@@ -16,9 +16,10 @@ rule prepare_questions:
         runtime=GRAPH.demand("prepare_questions").runtime,
     params:
         python=PYTHON,
+        variants=variants("prepare_questions"),
         stage=results("prepare_questions/{hash}/stage.json"),
     message:
-        "Questions"
+        "Questions of {params.variants}"
     shell:
         "{params.python:q} workflow_scripts/prepare_questions.py --stage {params.stage:q}"
         " --out {output:q} 2> >(tee {log:q} >&2)"

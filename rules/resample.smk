@@ -20,12 +20,13 @@ rule resample:
     params:
         python=engine_python("resample"),
         pass_name=lambda wildcards: GRAPH.stage("resample", wildcards.hash).settings["pass"]["name"],
+        variants=variants("resample"),
         stage=results("resample/{hash}/stage.json"),
         journal=results("journal/resample/{hash}/draws-{block}/{shard}"),
     message:
-        "Continuations: pass {params.pass_name}, {wildcards.shard}, draws {wildcards.block}"
+        "Continuations of {params.variants}: pass {params.pass_name}, {wildcards.shard}, draws {wildcards.block}"
     shell:
         "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"
         " --pivots {input.pivots:q} --draws {wildcards.block} --journal {params.journal:q}"
-        " --out {output:q} 2> >(tee {log:q} >&2)"
+        " --variants {params.variants:q} --out {output:q} 2> >(tee {log:q} >&2)"

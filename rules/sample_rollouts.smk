@@ -18,11 +18,13 @@ rule sample_rollouts:
         gpu=GRAPH.demand("sample_rollouts").gpu,
     params:
         python=engine_python("sample_rollouts"),
+        variants=variants("sample_rollouts"),
         stage=results("sample_rollouts/{hash}/stage.json"),
         journal=results("journal/sample_rollouts/{hash}/{shard}"),
     message:
-        "Rollouts: {wildcards.shard}"
+        "Rollouts of {params.variants}: {wildcards.shard}"
     shell:
         "{params.python:q} workflow_scripts/sample_rollouts.py --stage {params.stage:q}"
         " --questions {input.questions:q} --journal {params.journal:q}"
-        " --snapshots {output.snapshots:q} --out {output.rollouts:q} 2> >(tee {log:q} >&2)"
+        " --variants {params.variants:q} --snapshots {output.snapshots:q}"
+        " --out {output.rollouts:q} 2> >(tee {log:q} >&2)"

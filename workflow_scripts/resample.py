@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument(
         "--journal", type=Path, required=True, help="folder of finished batch groups"
     )
+    parser.add_argument("--variants", default="", help="names that progress lines begin with")
     parser.add_argument("--out", type=Path, required=True, help="continuations that are made")
     arguments = parser.parse_args()
     started = time.time()
@@ -35,7 +36,9 @@ def main() -> int:
     model = model_folder(arguments.stage, stage)
     journal = Journal(arguments.journal)
     name = stage["settings"]["pass"]["name"]
-    job = EngineJob(stage, model, journal, f"{name} {arguments.out.stem}")
+    draws = f"draws {arguments.draws.start}-{arguments.draws.stop - 1}"
+    label = f"{arguments.variants} {name} {arguments.out.stem} {draws}".strip()
+    job = EngineJob(stage, model, journal, label)
     rollouts = read_table(arguments.rollouts, ROLLOUTS)
     pivots = read_table(arguments.pivots, PIVOTS)
     continuations, facts = resample(job, rollouts, arguments.snapshots, pivots, arguments.draws)

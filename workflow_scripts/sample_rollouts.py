@@ -25,13 +25,15 @@ def main() -> int:
     parser.add_argument(
         "--snapshots", type=Path, required=True, help="decode-time states that are kept"
     )
+    parser.add_argument("--variants", default="", help="names that progress lines begin with")
     parser.add_argument("--out", type=Path, required=True, help="rollouts that are made")
     arguments = parser.parse_args()
     started = time.time()
     stage = read_record(arguments.stage)
     model = model_folder(arguments.stage, stage)
     journal = Journal(arguments.journal)
-    job = EngineJob(stage, model, journal, f"rollouts {arguments.out.stem}")
+    label = f"{arguments.variants} rollouts {arguments.out.stem}".strip()
+    job = EngineJob(stage, model, journal, label)
     questions = read_table(arguments.questions, QUESTIONS)
     rollouts, facts = sample_rollouts(job, questions, arguments.snapshots)
     write_table(rollouts, arguments.out, ROLLOUTS)

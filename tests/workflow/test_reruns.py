@@ -83,3 +83,14 @@ def test_readable_names_follow_the_config(finished: Project) -> None:
     finished.configure()
     assert finished.succeed() == {}
     assert report.resolve() == first
+
+
+def test_a_job_and_its_progress_name_variant_pass_shard_and_draws(finished: Project) -> None:
+    finished.configure(
+        variants={"v": {"pivots": {"margin": 0.4}}, "w": {"pivots": {"margin": 0.3}}}
+    )
+    run = finished.run()
+    assert run.status == 0, run.words
+    for name in ("v", "w"):
+        assert f"Continuations of {name}: pass refeed, shard-0001, draws " in run.words
+        assert f"\n{name} refeed shard-0001 draws 0-" in run.words
