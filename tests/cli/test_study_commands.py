@@ -69,6 +69,9 @@ def test_schema_prints_and_writes(study: str, capsys: pytest.CaptureFixture[str]
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == json_schema()
     Path("config/README.md").write_text((ROOT / "config" / "README.md").read_text())
+    assert main(["schema", "--write", "--folder", "absent"]) == 1
+    assert "absent is no config folder" in capsys.readouterr().err
+    assert not Path("absent").exists()
     Path("config/default.yaml").write_text("")
     assert main(["schema", "--write"]) == 0
     assert Path("config/default.yaml").read_text() == default_yaml()

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from refork.data.files import write_text
+from refork.errors import ReforkError
 from refork.study.document import default_yaml, json_schema, with_table
 
 
@@ -26,6 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     folder = arguments.folder
     page = folder / "README.md"
+    if not page.is_file():
+        raise ReforkError(f"--folder: {folder} is no config folder: it has no README.md")
     write_text(folder / "default.yaml", default_yaml())
     write_text(folder / "schema.json", json_schema())
     write_text(page, with_table(page.read_text()))
