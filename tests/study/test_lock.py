@@ -61,7 +61,8 @@ def test_variants_share_entries_and_new_ones_need_no_new_lock(
 def test_a_config_that_points_elsewhere_is_said(study: Study, study_of: Studies) -> None:
     write_lock(study)
     other = synthetic(study_of, questions={"limit": 1})
-    with pytest.raises(ReforkError, match=r"(?s)no longer fits.*base: questions .*never locked"):
+    said = r"(?s)no longer fits.*base: questions \(file: .*, limit: 1\) was never locked"
+    with pytest.raises(ReforkError, match=said):
         read_lock(other)
 
 

@@ -112,9 +112,15 @@ def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
             said.add((part.name, asked))
             entry = lock.get(part.name, {}).get(asked)
             if entry is None:
-                yield f"variant {name}: {part.name} {asked} was never locked"
+                yield f"variant {name}: {_named(part, settings)} was never locked"
             elif _touched(entry["files"]) and part.look(settings)["locked"] != entry["locked"]:
-                yield f"variant {name}: {part.name} {asked} has changed since it was locked"
+                yield f"variant {name}: {_named(part, settings)} has changed since it was locked"
+
+
+def _named(part: "Part", settings: Settings) -> str:
+    """Name a part by the keys that are set, such as `questions (file: q.jsonl, split: test)`."""
+    given = [f"{key}: {value}" for key, value in part.ask(settings).items() if value]
+    return f"{part.name} ({', '.join(given)})" if given else part.name
 
 
 def _seen(*paths: Path) -> list[dict[str, Any]]:
