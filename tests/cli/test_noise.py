@@ -158,6 +158,8 @@ def test_a_readable_table(study: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "2 pivots of 1 problems, 2 eligible; reference: exact" in out
     assert "replica (floor)" in out
     assert "clustered_t: one of the problems" in out
+    assert "excess by problem (points)" in out
+    assert "flip rate, margin < 0.3 nat" in out
 
 
 def test_without_pivots_quantities_are_null(

@@ -52,24 +52,26 @@ def _pairs(record: Mapping[str, Any], names: ComparedPasses) -> list[tuple[str, 
         )
     )
     for bucket, part in record["margin_buckets"].items():
-        rows.append((f"flip rate, {bucket}", *flips(part, "flip_rate", "floor")))
+        bound = bucket.replace("_lt_", " < ").replace("_ge_", " ≥ ")
+        rows.append((f"flip rate, {bound} nat", *flips(part, "flip_rate", "floor")))
     for threshold, part in record["jaccard"].items():
         rows.append((f"Jaccard at {threshold}", part[names.treatment], part[names.floor]))
     treatment, floor = published_name(names.treatment), published_name(names.floor)
     for key in probes[treatment]:
+        unit = " (nat)" if key.endswith("delta") else ""
         rows.append(
-            (f"probes: {key.replace('_', ' ')}", probes[treatment][key], probes[floor][key])
+            (f"probes: {key.replace('_', ' ')}{unit}", probes[treatment][key], probes[floor][key])
         )
     return rows
 
 
 def _singles(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Rows with one figure of the comparison."""
-    problems, bias = record["problems"], record["bias"]
+    problems, bias, mean = record["problems"], record["bias"], record["clustered_mean"]
     return [
         ("excess (points)", record["excess_pp"]),
-        ("clustered excess", record["clustered_mean"]),
-        ("clustered t", record["clustered_t"]),
+        ("excess by problem (points)", None if mean is None else 100 * mean),
+        ("t of that mean", record["clustered_t"]),
         ("McNemar z", record["mcnemar_z"]),
         *((f"problems {key}", value) for key, value in problems.items()),
         *((f"bias {key}", bias[key]) for key in ("mean", "t", "low", "high")),
