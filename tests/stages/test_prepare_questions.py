@@ -21,10 +21,12 @@ from refork.stages.prepare_questions import (
     prompt_tables,
 )
 from refork.study.config import Prompt, Questions
+from refork.study.lock import question_source
 from refork.tasks.letters import LETTERS
 from refork.tasks.prompts import Prompter, PromptSettings
 from refork.tasks.questions import load_questions, questions_digest
 from refork.tasks.source import QuestionSource
+from refork.tasks.text import control_texts
 
 PLAN = Plan(rollouts=3, seed=0, context_length=4096)
 RECORDS = [
@@ -128,6 +130,21 @@ def test_what_is_not_that_of_the_lock(stage: dict[str, Any], model_folder: Path,
     assert "1 + 2?" in table["messages"][0].as_py()
     stage["lock"][name] = "0" * 64
     with pytest.raises(ReforkError, match=f"the {name} .* are not those that were locked"):
+        prepare_questions(stage, model_folder, 1)
+
+
+def test_a_question_that_speaks_as_the_chat_template_does(
+    stage: dict[str, Any], model_folder: Path
+) -> None:
+    write_json(manifest_path(model_folder), {"context_length": PLAN.context_length})
+    control = min(control_texts(model_folder))
+    file = Path(stage["settings"]["questions"]["file"])
+    lines = file.read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "question": f"1 + 1?{control}2"})
+    file.write_text("\n".join(lines) + "\n")
+    questions = load_questions(question_source(stage["settings"]["questions"]))
+    stage["lock"]["questions"] = questions_digest(questions)
+    with pytest.raises(ReforkError, match=r"jsonl:1: question [\w-]+: holds .*a control token"):
         prepare_questions(stage, model_folder, 1)
 
 

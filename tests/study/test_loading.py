@@ -193,3 +193,13 @@ def test_an_absent_file_is_named_and_an_empty_one_is_empty(tmp_path: Path) -> No
         read_yaml(tmp_path)
     (tmp_path / "empty.yaml").write_text("")
     assert read_yaml(tmp_path / "empty.yaml") == {}
+
+
+def test_treatment_and_floor_have_the_same_seed() -> None:
+    passes = [
+        {"name": "exact", "state": "snapshot"},
+        {"name": "replica", "state": "snapshot", "seed": 1},
+        {"name": "refeed", "state": "prefill"},
+    ]
+    [line] = errors(passes=passes)
+    assert line.startswith("noise.comparisons.0: treatment and floor need the same seed")

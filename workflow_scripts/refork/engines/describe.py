@@ -6,7 +6,11 @@
 import argparse
 import importlib.util
 import json
+import os
+import platform
+import re
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from refork.errors import EngineError, exit_in_words
@@ -14,11 +18,27 @@ from refork.errors import EngineError, exit_in_words
 # Raised by one when an engine of ours draws other tokens from the same requests.
 ENGINE_VERSIONS = {"torch": 1, "synthetic": 1}
 
+# Instruction sets by which oneDNN chooses the kernel of a matrix product, hence its last bits.
+_INSTRUCTIONS = re.compile(
+    r"\b(avx2|avx512f|avx512_bf16|avx512_fp16|amx_bf16|amx_fp16|asimd|bf16)\b"
+)
+# Variables that choose other kernels or precisions, where they are set.
+_CHOOSERS = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+)
+
 
 def describe(kind: str, device: str) -> dict[str, Any]:
-    """Settle `auto` and return kind, device, version and block size of an engine.
+    """Settle `auto` and return kind, device, hardware, version and block size of an engine.
 
-    The block size is the number of tokens by which a decode-time state is resumed: 1 where any
+    Hardware is what the last bits of a result depend on: two kinds of machine are two engines. The
+    block size is the number of tokens by which a decode-time state is resumed: 1 where any
     position can be resumed.
 
     Raises
@@ -29,7 +49,7 @@ def describe(kind: str, device: str) -> dict[str, Any]:
     if kind == "auto":
         kind = "torch"
     if kind == "synthetic":
-        return _described(kind, "cpu", [])
+        return _described(kind, "cpu", "any", [])
     if importlib.util.find_spec("torch") is None:
         raise EngineError(
             "engine.kind: torch is not installed in this environment; install envs/torch.txt, "
@@ -43,14 +63,25 @@ def describe(kind: str, device: str) -> dict[str, Any]:
         raise EngineError(
             "engine.device: is 'cuda', but torch finds no GPU here; allowed: auto, cpu"
         )
-    return _described(kind, device, ["torch", "transformers"])
+    hardware = torch.cuda.get_device_name() if device == "cuda" else _instruction_sets()
+    chosen = [f"{name}={os.environ[name]}" for name in _CHOOSERS if name in os.environ]
+    return _described(kind, device, " ".join([hardware, *chosen]), ["torch", "transformers"])
 
 
-def _described(kind: str, device: str, packages: list[str]) -> dict[str, Any]:
+def _instruction_sets() -> str:
+    """Return the processor's instruction sets that decide results, in alphabetical order."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return platform.machine()
+    return " ".join(sorted(set(_INSTRUCTIONS.findall(cpuinfo.read_text())))) or platform.machine()
+
+
+def _described(kind: str, device: str, hardware: str, packages: list[str]) -> dict[str, Any]:
     versions = [f"{package} {version(package)}" for package in packages]
     return {
         "kind": kind,
         "device": device,
+        "hardware": hardware,
         "version": ", ".join([f"{kind} engine {ENGINE_VERSIONS[kind]}", *versions]),
         "block_size": 1,
     }

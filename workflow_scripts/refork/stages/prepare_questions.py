@@ -1,7 +1,7 @@
 """Stage prepare_questions: from a source of questions to the prompts of every rollout."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from refork.study.lock import question_source
 from refork.tasks.letters import choice_order, permuted
 from refork.tasks.prompts import ChatTokenizer, Prompter, PromptSettings
 from refork.tasks.questions import Question, load_questions, questions_digest
+from refork.tasks.text import control_texts
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int)
     ------
     ReforkError
         The source, the template or the tokenizer is no good, questions or examples are not those
-        of the lock, or a prompt does not fit the context.
+        of the lock, a question holds a control token's text, or a prompt does not fit the context.
     """
     settings, locked = stage["settings"], stage["lock"]
     source = question_source(settings["questions"])
@@ -62,6 +63,7 @@ def prepare_questions(stage: Mapping[str, Any], model_folder: Path, shards: int)
     examples = settings["prompt"]["examples"]
     if examples is not None:
         _refuse_others(examples, "examples", file_sha256(Path(examples)), locked["examples"])
+    _refuse_control_texts(questions, control_texts(model_folder))
     tokenizer = load_tokenizer(model_folder, settings["trust_remote_code"])
     prompter = Prompter(PromptSettings(**settings["prompt"]), tokenizer)
     facts = read_json(manifest_path(model_folder))
@@ -82,6 +84,19 @@ def _refuse_others(where: str | None, what: str, found: str, locked: str) -> Non
             f"{where}: the {what} (sha256 {found}) are not those that were locked ({locked});"
             " lock the study again"
         )
+
+
+def _refuse_control_texts(questions: Sequence[Question], control: Collection[str]) -> None:
+    """Refuse questions that would speak to the model as its chat template does."""
+    raise_if_any(
+        [
+            f"{question.where}: question {question.question_id}: holds {text!r}, which the model"
+            " reads as a control token, not as text"
+            for question in questions
+            for text in sorted(control)
+            if any(text in part for part in (question.question, *(question.choices or ())))
+        ]
+    )
 
 
 def load_tokenizer(model_folder: Path, trust_remote_code: bool) -> ChatTokenizer:

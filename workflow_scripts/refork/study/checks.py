@@ -75,6 +75,8 @@ def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
         elif len({_batches(settings, by_name[name]) for name in pair.values()}) > 1:
             words = "treatment and floor need the same order_seed and batch_rows"
             yield where, f"{words}, or batches differ too"
+        elif len({by_name[name].seed for name in pair.values()}) > 1:
+            yield where, "treatment and floor need the same seed, or their draws differ anyway"
 
 
 def _batches(settings: Settings, item: Pass) -> tuple[int | None, int]:

@@ -53,6 +53,12 @@ class TextDecoder:
         return [stream.step(self._tokenizer, token) or "" for token in token_ids]
 
 
+def control_texts(model_folder: Path) -> frozenset[str]:
+    """Texts that the tokenizer reads as special tokens, wherever they stand in a prompt."""
+    added = _load(model_folder).get_added_tokens_decoder().values()
+    return frozenset(token.content for token in added if token.special)
+
+
 def special_token_ids(model_folder: Path) -> frozenset[int]:
     """Ids of the tokens that are no text: turns, padding, and what else ends a rollout."""
     added = _load(model_folder).get_added_tokens_decoder().items()
