@@ -156,3 +156,13 @@ def test_an_interpreter_that_cannot_be_run_is_said(study: Study, study_of: Studi
     broken = study_of(model={"folder": None}, engine=engine)
     with pytest.raises(ReforkError, match=r"engine\.python: no/such/python: cannot be run"):
         write_lock(broken)
+
+
+def test_a_grader_that_does_not_fit_the_questions_is_said_at_once(
+    study: Study, study_of: Studies
+) -> None:
+    write_lock(study)
+    other = synthetic(study_of, variants={"a": {}, "b": {"grading": {"grader": "choice"}}})
+    said = "variant b: grading.grader: 'choice' cannot grade question a, which is of kind 'number'"
+    with pytest.raises(ReforkError, match=said):
+        read_lock(other)

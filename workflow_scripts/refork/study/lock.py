@@ -21,7 +21,8 @@ from refork.errors import ReforkError
 from refork.study.config import Settings
 from refork.study.loading import Study
 from refork.tasks.examples import load_examples
-from refork.tasks.questions import load_questions, questions_digest
+from refork.tasks.graders.grading import GradingSettings, grader_of
+from refork.tasks.questions import Question, load_questions, questions_digest
 from refork.tasks.source import QuestionSource
 
 _QUESTION_KEYS = {
@@ -81,7 +82,8 @@ def read_lock(study: Study) -> dict[str, Any]:
     Raises
     ------
     ReforkError
-        The lock does not fit the config any more; the message says in what.
+        The lock does not fit the config any more; the message says in what. Or a grader does not
+        fit the questions.
     """
     path = lock_path(study)
     lock = read_json(path)
@@ -92,6 +94,7 @@ def read_lock(study: Study) -> dict[str, Any]:
             f"{path}: the lock no longer fits the config:\n{words}\n"
             "  run `refork lock CONFIG` to lock the study anew; results that stay valid are kept"
         )
+    _check_graders(study, lock)
     variants = {
         name: {
             part.name: lock[part.name][canonical_json(part.ask(settings))]["locked"]
@@ -115,6 +118,18 @@ def _unfit(study: Study, lock: Mapping[str, Any]) -> Iterator[str]:
                 yield f"variant {name}: {_named(part, settings)} was never locked"
             elif _touched(entry["files"]) and part.look(settings)["locked"] != entry["locked"]:
                 yield f"variant {name}: {_named(part, settings)} has changed since it was locked"
+
+
+def _check_graders(study: Study, lock: Mapping[str, Any]) -> None:
+    """Say now, and not after the sampling, that a grader does not fit the questions."""
+    for name, settings in study.variants.items():
+        entry = lock["questions"][canonical_json(_ask_questions(settings))]
+        grading = GradingSettings(**settings.grading.model_dump())
+        for kind, first in entry.get("first_of_kind", {}).items():
+            try:
+                grader_of(grading, Question(first, kind, "", ""))
+            except ReforkError as error:
+                raise ReforkError(f"variant {name}: {error}") from error
 
 
 def _named(part: "Part", settings: Settings) -> str:
@@ -184,7 +199,8 @@ def _look_at_questions(settings: Settings) -> dict[str, Any]:
     files = _seen(Path(file)) if file else _seen(*_beneath(dataset, "**/*"))
     questions = load_questions(question_source(settings.questions.model_dump()))
     locked = {"digest": questions_digest(questions), "count": len(questions)}
-    return {"locked": locked, "files": files}
+    first_of_kind = {item.kind: item.question_id for item in reversed(questions)}
+    return {"locked": locked, "files": files, "first_of_kind": first_of_kind}
 
 
 def _look_at_examples(settings: Settings) -> dict[str, Any]:

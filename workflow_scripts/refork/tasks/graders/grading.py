@@ -48,7 +48,7 @@ def grade(
     ReforkError
         The grader does not fit the question, or the user's pattern is no good or too slow.
     """
-    grader = _grader(settings, question)
+    grader = grader_of(settings, question)
     if finish_reason == "length":
         return TRUNCATED
     answer = without_thinking(text, settings.think_end, opened)
@@ -101,7 +101,14 @@ GRADERS: Mapping[str, tuple[Grader, frozenset[str]]] = {
 """Each grader with the kinds of question that it can grade."""
 
 
-def _grader(settings: GradingSettings, question: Question) -> Grader:
+def grader_of(settings: GradingSettings, question: Question) -> Grader:
+    """Return the grader of a question.
+
+    Raises
+    ------
+    ReforkError
+        There is none of that name, or it does not fit the question.
+    """
     name = settings.grader
     if name == "kind":
         name = "pattern" if question.kind == "text" else question.kind
