@@ -60,6 +60,10 @@ def errors(**overrides: Any) -> list[str]:
         ),
         ({"model": {"folder": None}}, "model: give one of `folder`, `hub` and `pypi`; found none"),
         (
+            {"model": {"folder": None, "pypi": "p", "file": "f"}},
+            "model.pypi: is 'p'; allowed: package==version",
+        ),
+        (
             {"model": {"folder": None, "pypi": "p==1", "file": "f"}},
             "model.sha256: a model from `pypi` needs `file` and `sha256`",
         ),

@@ -166,3 +166,5 @@ def test_a_grader_that_does_not_fit_the_questions_is_said_at_once(
     said = "variant b: grading.grader: 'choice' cannot grade question a, which is of kind 'number'"
     with pytest.raises(ReforkError, match=said):
         read_lock(other)
+    with pytest.raises(ReforkError, match=said):
+        write_lock(other)

