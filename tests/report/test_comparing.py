@@ -8,7 +8,7 @@ import pytest
 
 from refork.report.frames import CROSSING, KEPT, REVERSAL, comparison_frame, credit_frames
 from refork.report.noise_rows import missing_reasons, noise_rows
-from refork.report.pass_rows import pass_rows, truncated_rollouts
+from refork.report.pass_rows import pass_rows
 from refork.report.study_data import StudyData
 
 
@@ -62,14 +62,6 @@ def test_changed_credits_are_counted_among_pivots_with_a_credit(study: StudyData
     row = next(row for row in pass_rows(variant) if row.name == "refeed")
     assert row.credit_eligible == np.count_nonzero(with_credit)
     assert row.credit_changed == np.count_nonzero(credit["exact"] != credit["refeed"])
-
-
-def test_truncated_rollouts_are_a_share_of_the_base_rollouts(
-    study: StudyData, empty_study: StudyData
-) -> None:
-    assert truncated_rollouts(study.variants[0]) == pytest.approx(5 / 48)
-    nothing = replace(study.variants[0], outcomes=study.variants[0].outcomes.slice(0, 0))
-    assert truncated_rollouts(nothing) is None
 
 
 def test_the_noise_table_has_the_floor_beside_every_rate(study: StudyData) -> None:

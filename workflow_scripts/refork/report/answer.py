@@ -19,7 +19,8 @@ def answer(variant: VariantData, summary: Summary) -> str:
             f"in the reference, in {floor} and after {subject}."
         )
     where = f"the {whole(eligible)} eligible pivots" if eligible > 1 else "the one eligible pivot"
-    treated, floored = summary.flips("treatment")["flips"], summary.flips("floor")["flips"]
+    flips = summary.flips("treatment")
+    treated, floored = flips["flips"], summary.flips("floor")["flips"]
     if not treated and not floored:
         if eligible == 1:
             return f"No flip: {subject} keeps the sign of credit at {where}, and so does {floor}."
@@ -29,8 +30,9 @@ def answer(variant: VariantData, summary: Summary) -> str:
         )
     return (
         f"{subject[0].upper()}{subject[1:]} changes the sign of credit at "
-        f"{percent(treated / eligible, 0)} of {where}; {percent(floored / eligible, 0)} already "
-        f"change in {floor}: {_excess(summary)}."
+        f"{percent(treated / eligible, 0)} of {where} ({whole(flips['zero_crossings'])} to or "
+        f"from 0, {whole(flips['polarity_reversals'])} reversed); "
+        f"{percent(floored / eligible, 0)} already change in {floor}: {_excess(summary)}."
     )
 
 

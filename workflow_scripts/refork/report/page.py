@@ -6,11 +6,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from refork.report import wording
 from refork.report.answer import answer
+from refork.report.completions import completions
 from refork.report.figures import NamedFigure
 from refork.report.frames import CROSSING, REVERSAL
 from refork.report.marked import MarkedRollout
 from refork.report.noise_rows import missing_reasons, noise_rows
-from refork.report.pass_rows import pass_rows, truncated_rollouts
+from refork.report.pass_rows import pass_rows
 from refork.report.provenance import (
     differences,
     fingerprints,
@@ -48,8 +49,8 @@ def render_page(
                 variant.name: [answer(variant, summary) for summary in variant.comparisons]
                 for variant in study.variants
             },
+            completions={variant.name: completions(variant) for variant in study.variants},
             pass_rows={variant.name: pass_rows(variant) for variant in study.variants},
-            truncated={variant.name: truncated_rollouts(variant) for variant in study.variants},
             noise={variant.name: noise_rows(variant) for variant in study.variants},
             missing_reasons=missing_reasons,
             figures=[

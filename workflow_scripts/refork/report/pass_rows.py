@@ -56,13 +56,6 @@ def pass_rows(variant: VariantData) -> list[PassRow]:
     return [_pass_row(variant, item, outcomes, continuations, credits) for item in variant.passes]
 
 
-def truncated_rollouts(variant: VariantData) -> float | None:
-    """Return the share of base rollouts that the token limit cut."""
-    table = variant.outcomes.select(["position", "outcome"]).to_pandas()
-    base = table[table["position"].isna()]
-    return None if base.empty else float((base["outcome"] == "truncated").mean())
-
-
 def _pass_row(
     variant: VariantData,
     settings: Mapping[str, Any],
