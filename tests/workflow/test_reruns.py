@@ -87,7 +87,7 @@ def test_readable_names_follow_the_config(finished: Project) -> None:
 
 def test_a_job_and_its_progress_name_variant_pass_shard_and_draws(finished: Project) -> None:
     finished.configure(
-        variants={"v": {"pivots": {"margin": 0.4}}, "w": {"pivots": {"margin": 0.3}}}
+        variants={"v": {"pivots": {"margin": 0.37}}, "w": {"pivots": {"margin": 0.33}}}
     )
     run = finished.run()
     assert run.status == 0, run.words
