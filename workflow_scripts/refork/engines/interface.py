@@ -23,7 +23,7 @@ class SyntheticSettings:
 class EngineSettings:
     """What an engine is started with; everything here changes results and is in the stage's hash.
 
-    `shuffled` says that the requests come in another order than the rollouts did.
+    `kernels` is stock or batch_invariant. `shuffled` says that the requests come in another order than the rollouts did.
     """
 
     kind: str
@@ -31,6 +31,7 @@ class EngineSettings:
     dtype: str
     threads: int
     batch_rows: int
+    kernels: str = "stock"
     trust_remote_code: bool = False
     shuffled: bool = False
     synthetic: SyntheticSettings = field(default_factory=SyntheticSettings)
