@@ -23,7 +23,8 @@ class SyntheticSettings:
 class EngineSettings:
     """What an engine is started with; everything here changes results and is in the stage's hash.
 
-    `kernels` is stock or batch_invariant. `shuffled` says that the requests come in another order than the rollouts did.
+    `kernels` is stock or batch_invariant. `shuffled` says that the requests come in another order
+    than the rollouts did.
     """
 
     kind: str

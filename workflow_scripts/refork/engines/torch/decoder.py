@@ -28,13 +28,8 @@ class Rows(Protocol):
         """
         ...
 
-    def step(self, rows: list[int], tokens: list[int]) -> torch.Tensor:
-        """Feed one token to each of the given rows, ascending; the other rows rest.
-
-        Returns
-        -------
-        Logits of the next token, float32 [len(rows), vocabulary].
-        """
+    def step(self, tokens: list[int]) -> torch.Tensor:
+        """Feed one token to every row; gives the logits of the next, float32 [rows, vocabulary]."""
         ...
 
     def state(self, row: int) -> torch.Tensor:
