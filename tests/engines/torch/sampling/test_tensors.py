@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from refork.engines import seeds
-from refork.engines.torch import sampling
-from refork.engines.torch.sampling import Draws, rank, sample
+from refork.engines.torch.sampling import tensors
+from refork.engines.torch.sampling.draws import Draws
+from refork.engines.torch.sampling.tensors import rank, sample
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -64,7 +65,7 @@ def plain(scores: torch.Tensor, given: Draws) -> list[int]:
 def test_tensors_hold_the_same_uniform_numbers(keys: list[int], position: int, token: int) -> None:
     signed = torch.tensor([key - 2**64 if key >= 2**63 else key for key in keys])
     tokens = torch.arange(token, token + 40)
-    ours = sampling.uniform(signed[:, None], torch.tensor(position), tokens)
+    ours = tensors.uniform(signed[:, None], torch.tensor(position), tokens)
     theirs = seeds.uniform(np.array(keys, dtype=np.uint64)[:, None], position, tokens.numpy())
     assert ours.dtype == torch.float64
     assert np.array_equal(ours.numpy(), theirs)
@@ -72,7 +73,7 @@ def test_tensors_hold_the_same_uniform_numbers(keys: list[int], position: int, t
 
 def test_the_bound_of_the_noise_is_the_noise_of_the_last_number() -> None:
     largest = torch.tensor([1 - 2.0**-33], dtype=torch.float64)
-    assert sampling.gumbel(largest).item() == pytest.approx(sampling.GUMBEL_MAX, abs=1e-12)
+    assert tensors.gumbel(largest).item() == pytest.approx(tensors.GUMBEL_MAX, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,6 +161,6 @@ def test_equals_at_the_edge_of_top_p_are_all_kept() -> None:
 def test_log_probabilities_are_those_of_the_softmax() -> None:
     scores = torch.log(torch.tensor([[0.5, 0.25, 0.25]])) + 7
     tokens = torch.tensor([[2, 0]])
-    assert sampling.log_probabilities(scores, tokens)[0].tolist() == pytest.approx(
+    assert tensors.log_probabilities(scores, tokens)[0].tolist() == pytest.approx(
         [math.log(0.25), math.log(0.5)], abs=1e-6
     )

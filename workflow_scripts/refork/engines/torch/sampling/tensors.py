@@ -1,9 +1,7 @@
-"""Drawing tokens: the Gumbel-max trick with noise of (seed, absolute position, token id).
+"""Draws on tensors of any device.
 
-The token at a position is argmax over tokens of logit/T + Gumbel(u(seed, position, token)),
-restricted by top-k and top-p: a draw from the softmax at temperature T that no other row of the
-batch influences. Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only
-those that can are hashed.
+Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only those that can are
+hashed.
 """
 
 import math
@@ -12,31 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
+from refork.engines.torch.sampling.draws import Drawn, Draws
 
 GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""
 CANDIDATES = 128
 """Most probable tokens that are looked at first."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """How the rows of a batch are drawn; one element a row.
-
-    Seeds are uint64 carried as two's complement int64. Temperature 0 takes the most probable token,
-    the lowest id where several are. `top_k` 0 and `top_p` 1 leave all tokens.
-    """
-
-    seeds: torch.Tensor  # int64
-    positions: torch.Tensor  # int64, absolute position of the token that is drawn
-    temperature: torch.Tensor  # float32
-    top_p: torch.Tensor  # float32
-    top_k: torch.Tensor  # int64
-
-    def rows(self, chosen: torch.Tensor) -> "Draws":
-        """Only these rows."""
-        fields = (self.seeds, self.positions, self.temperature, self.top_p, self.top_k)
-        return Draws(*(field[chosen] for field in fields))
 
 
 @dataclass(frozen=True)
@@ -55,12 +34,19 @@ def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) 
     return (_shift(word, 32).double() + 0.5) / 2.0**32
 
 
-def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Give the raw log-probabilities, at temperature 1, of tokens [rows, count] in each row.
+def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
+    """Draw one token a row; see `sampling.draw`."""
+    ranked = rank(logits, max(CANDIDATES, recorded))
+    tokens = sample(logits, draws, ranked)
+    top = ranked.tokens[:, :recorded]
+    logprobs = log_probabilities(logits, torch.cat([tokens[:, None], top], dim=-1)).tolist()
+    return Drawn(
+        tokens.tolist(), [row[0] for row in logprobs], top.tolist(), [row[1:] for row in logprobs]
+    )
 
-    One formula for all, so that a token fed again in the same way has its recorded number bit for
-    bit.
-    """
+
+def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Give raw log-probabilities; see `sampling.log_probabilities`."""
     return logits.gather(-1, tokens) - logits.logsumexp(dim=-1, keepdim=True)
 
 

@@ -1,0 +1,38 @@
+"""Drawing tokens: the Gumbel-max trick with noise of (seed, absolute position, token id).
+
+The token at a position is argmax over tokens of logit/T + Gumbel(u(seed, position, token)),
+restricted by top-k, then by top-p: a draw from the softmax at temperature T that no other row of
+the batch influences.
+"""
+
+import torch
+
+from refork.engines.torch.sampling import tensors
+from refork.engines.torch.sampling.draws import Drawn, Draws
+from refork.engines.torch.sampling.tensors import CANDIDATES, rank, sample
+
+__all__ = ["CANDIDATES", "Drawn", "Draws", "draw", "log_probabilities", "rank", "sample"]
+
+
+def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
+    """Draw one token a row, and look up the `recorded` most probable ones.
+
+    Parameters
+    ----------
+    logits
+        float32 [rows, vocabulary]
+    draws
+        How each row is drawn.
+    recorded
+        Most probable tokens to give beside the drawn one.
+    """
+    return tensors.draw(logits, draws, recorded)
+
+
+def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Give the raw log-probabilities, at temperature 1, of tokens [rows, count] in each row.
+
+    The same numbers as those of `draw`, so that a token fed again in the same way has its recorded
+    number bit for bit.
+    """
+    return tensors.log_probabilities(logits, tokens)
