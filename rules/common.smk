@@ -77,6 +77,16 @@ def variants(stage):
     return lambda wildcards: ", ".join(GRAPH.variants_of(GRAPH.stage(stage, wildcards.hash)))
 
 
+def probe_of(stage):
+    """Return an input function: the probe of a stage's engine, where the stage waits for one."""
+
+    def paths(wildcards):
+        upstream = GRAPH.stage(stage, wildcards.hash).upstream
+        return GRAPH.outputs(upstream["probe_engine"]) if "probe_engine" in upstream else []
+
+    return paths
+
+
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
     return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

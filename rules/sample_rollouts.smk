@@ -4,6 +4,7 @@ rule sample_rollouts:
             "sample_rollouts",
             questions="prepare_questions/{shard}.parquet",
         ),
+        probe=probe_of("sample_rollouts"),
     output:
         rollouts=results("sample_rollouts/{hash}/{shard}.parquet"),
         snapshots=results("sample_rollouts/{hash}/{shard}.safetensors"),

@@ -76,6 +76,15 @@ def errors(**overrides: Any) -> list[str]:
             "model.folder: the synthetic engine brings its own model",
         ),
         (
+            {"engine": {"kernels": "invariant"}},
+            "engine.kernels: is 'invariant'; allowed: stock or batch_invariant; did you mean `bat",
+        ),
+        ({"engine": {"processes": 0}}, "engine.processes: is 0; input should be greater than or"),
+        (
+            {"engine": {"kind": "synthetic", "kernels": "batch_invariant"}},
+            "engine.kernels: the synthetic engine has no kernels",
+        ),
+        (
             {"rollouts": {"snapshots": False}},
             "passes.0.state: `snapshot` needs `rollouts.snapshots",
         ),

@@ -148,6 +148,25 @@ def test_the_cost_of_stages(graph: Graph, lock_of: Locks) -> None:
     assert stage_cost(graph, graph.report, lock).tokens == 0
 
 
+def test_a_probe_is_named_costed_and_explained(
+    in_folder: Path, study_of: Studies, lock_of: Locks
+) -> None:
+    study = study_of(engine={"kernels": "batch_invariant"})
+    graph = build_graph(study, lock_of(study))
+    probe = graph.variants["base"].probe
+    assert probe is not None
+    write_records(graph)
+    link_names(graph)
+    named = graph.study_folder / "base" / "probe_engine" / "stage.json"
+    assert read_record(named) == probe.record
+    cost = stage_cost(graph, probe, lock_of(study))
+    assert (cost.jobs, cost.to_run, cost.tokens) == (1, 1, 0)
+    [output] = graph.outputs(probe)
+    output.touch()
+    assert stage_cost(graph, probe, lock_of(study)).to_run == 0
+    assert graph.demand("probe_engine") == graph.demand("sample_rollouts")
+
+
 def test_variants_that_share_a_pass_may_differ_in_k(
     in_folder: Path, study_of: Studies, lock_of: Locks
 ) -> None:

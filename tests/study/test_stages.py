@@ -25,6 +25,9 @@ ORDER = [
 ]
 
 
+INVARIANT = {"kernels": "batch_invariant"}
+
+
 @pytest.fixture
 def graph_of(study_of: Studies, lock_of: Locks) -> Callable[..., Graph]:
     def make(locked: dict[str, Any] | None = None, **overrides: Any) -> Graph:
@@ -77,6 +80,7 @@ def test_a_key_runs_its_stages_and_those_below(
         {"results": "elsewhere"},
         {"resources": {"resample": {"mem_mb": 1}}},
         {"engine": {"python": "python3"}},
+        {"engine": {"processes": 2}},
         {"pivots": {"block_slack": 1}},  # no blocks in this engine
         {"engine": {"synthetic": {"replay_noise": 0.5}}},  # not that engine
     ],
@@ -106,6 +110,67 @@ def test_the_lock_runs_its_stages(
 ) -> None:
     wanted = set(ORDER[ORDER.index(first) :]) if first else set()
     assert changed(graph_of(), graph_of(locked)) == wanted
+
+
+@pytest.mark.parametrize("engine", [{"python": "python3"}, {"processes": 2}])
+def test_how_the_engine_is_started_runs_no_report(
+    graph_of: Callable[..., Graph], engine: dict[str, Any]
+) -> None:
+    assert changed(graph_of(), graph_of(engine=engine)) == set()
+
+
+def test_batch_invariant_kernels_are_probed_first(graph_of: Callable[..., Graph]) -> None:
+    stock, invariant = graph_of(), graph_of(engine=INVARIANT)
+    assert changed(stock, invariant) == {"probe_engine", *ORDER[ORDER.index("sample_rollouts") :]}
+    variant = invariant.variants["base"]
+    assert variant.probe is not None
+    assert variant.rollouts.upstream["probe_engine"] == variant.probe
+    names = [stage.name for stage in variant.all()]
+    assert names[:4] == [*ORDER[:2], "probe_engine", "sample_rollouts"]
+    probed = stock.variants["base"]
+    assert probed.probe is None
+    assert "probe_engine" not in [stage.name for stage in stock.stages()]
+    folder = invariant.root / "probe_engine" / variant.probe.hash
+    assert invariant.outputs(variant.probe) == [folder / "probe.json"]
+    assert invariant.upstream("sample_rollouts", variant.rollouts.hash, "probe_engine") == folder
+
+
+@pytest.mark.parametrize(
+    ("overrides", "probed"),
+    [
+        ({"seed": 1}, True),
+        ({"prompt": {"system": "Be brief."}}, True),
+        ({"engine": {"dtype": "float32"}}, True),
+        ({"engine": {"batch_rows": 8}}, True),
+        ({"rollouts": {"top_p": 0.5}}, True),
+        ({"engine": {"processes": 2}}, False),
+        ({"rollouts": {"max_tokens": 9}}, False),
+        ({"resample": {"top_p": 0.5}}, False),
+        ({"report": {"palette": "deep"}}, False),
+    ],
+)
+def test_what_the_probe_reads_runs_it_again(
+    graph_of: Callable[..., Graph], overrides: dict[str, Any], probed: bool
+) -> None:
+    engine = {**INVARIANT, **overrides.get("engine", {})}
+    before, after = graph_of(engine=INVARIANT), graph_of(**{**overrides, "engine": engine})
+    assert ("probe_engine" in changed(before, after)) == probed
+
+
+def test_the_probe_depends_on_the_locked_engine(graph_of: Callable[..., Graph]) -> None:
+    other = graph_of({"engine": {**LOCKED["engine"], "version": "2"}}, engine=INVARIANT)
+    assert "probe_engine" in changed(graph_of(engine=INVARIANT), other)
+
+
+def test_variants_that_differ_in_kernels_share_what_lies_before_the_engine(
+    graph_of: Callable[..., Graph],
+) -> None:
+    variants = {"stock": {}, "invariant": {"engine": INVARIANT}}
+    names = [stage.name for stage in graph_of(variants=variants).stages()]
+    counts = {name: names.count(name) for name in ORDER}
+    assert (counts["prepare_model"], counts["prepare_questions"]) == (1, 1)
+    assert counts["sample_rollouts"] == counts["measure_noise"] == 2
+    assert names.count("probe_engine") == 1
 
 
 def test_a_new_pass_runs_that_pass_alone(graph_of: Callable[..., Graph]) -> None:

@@ -99,6 +99,7 @@ def _engine_settings(engine: Mapping[str, Any], shuffled: bool) -> EngineSetting
         dtype=engine["dtype"],
         threads=engine["threads"],
         batch_rows=engine["batch_rows"],
+        kernels=engine["kernels"],
         trust_remote_code=engine["trust_remote_code"],
         shuffled=shuffled,
         synthetic=SyntheticSettings(**engine.get("synthetic", {})),

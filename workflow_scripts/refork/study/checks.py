@@ -45,6 +45,11 @@ def _sources(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "model.revision", "a model from `hub` needs the commit that is meant"
 
 
+def _kernels(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.engine.kind == "synthetic" and settings.engine.kernels != "stock":
+        yield "engine.kernels", "the synthetic engine has no kernels: leave it `stock`"
+
+
 def _variants(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in sorted(set(REPORT_FOLDERS) & set(settings.variants)):
         yield f"variants.{name}", "a folder of the report has that name; rename the variant"
@@ -117,6 +122,7 @@ def _look(settings: Settings) -> Iterator[tuple[str, str]]:
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, str]]]], ...] = (
     (("questions", "model", "engine"), _sources),
+    (("engine",), _kernels),
     (("variants",), _variants),
     (("passes", "noise", "rollouts", "engine"), _passes),
     (("grading", "prompt"), _texts),

@@ -88,7 +88,13 @@ class Engine(Section):
         "auto", "auto, cpu or cuda; auto is settled by `refork lock`"
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "bfloat16 or float32")
+    kernels: Literal["stock", "batch_invariant"] = key(
+        "stock", "stock or batch_invariant: a request's numbers do not depend on its batch"
+    )
     threads: Positive = key(1, "CPU threads of one engine process; they change results")
+    processes: Positive = key(
+        1, "processes of one engine job, each with its own threads and model; they change no result"
+    )
     batch_rows: Positive = key(64, "requests decoded side by side; they change results")
     group_questions: Positive = key(
         4, "questions in one batch group, the unit of execution and of restart"
@@ -200,7 +206,7 @@ class Report(Section):
 class Demand(Section):
     """What a rule's jobs ask of the machine."""
 
-    mem_mb: Positive = key(2000, "memory of a job, in MB")
+    mem_mb: Positive = key(2000, "memory of a job, of all its processes together, in MB")
     runtime: Positive = key(60, "time limit of a job, in minutes")
     gpu: Whole = key(0, "GPUs of a job")
 
@@ -208,7 +214,7 @@ class Demand(Section):
 class Resources(Section):
     """What the jobs ask for; changes no result."""
 
-    sample_rollouts: Demand = key(Demand(), "jobs of that rule")
+    sample_rollouts: Demand = key(Demand(), "jobs of that rule and of probe_engine")
     resample: Demand = key(Demand(), "jobs of that rule")
     other: Demand = key(Demand(), "jobs of all other rules")
 

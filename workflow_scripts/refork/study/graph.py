@@ -79,7 +79,11 @@ class Graph:
     def demand(self, name: str) -> Demand:
         """Return what the jobs of a rule ask of the machine."""
         resources = self.settings.resources
-        by_rule = {"resample": resources.resample, "sample_rollouts": resources.sample_rollouts}
+        by_rule = {
+            "probe_engine": resources.sample_rollouts,
+            "sample_rollouts": resources.sample_rollouts,
+            "resample": resources.resample,
+        }
         return by_rule.get(name, resources.other)
 
     def variants_of(self, stage: Stage) -> list[str]:
@@ -102,7 +106,7 @@ class Graph:
         ]
 
     def outputs(self, stage: Stage) -> list[Path]:
-        """Return the declared tables of a stage, one a job."""
+        """Return the declared files of a stage, one a job."""
         folder = self.folder(stage)
         if stage.name == "report":
             return [folder / "report.html"]
@@ -110,6 +114,8 @@ class Graph:
         match stage.name:
             case "prepare_model":
                 return [folder / "model.manifest.json"]
+            case "probe_engine":
+                return [folder / "probe.json"]
             case "measure_noise":
                 return [folder / "credits.parquet"]
             case "resample":

@@ -20,6 +20,7 @@ HASH_DIGITS = 16
 VERSIONS = {
     "prepare_model": 1,
     "prepare_questions": 1,
+    "probe_engine": 1,
     "sample_rollouts": 1,
     "extract_pivots": 1,
     "resample": 1,
@@ -27,6 +28,10 @@ VERSIONS = {
     "measure_noise": 1,
     "report": 1,
 }
+
+
+# Keys of `engine` that change no result.
+_UNHASHED = ("python", "processes")
 
 
 def record_hash(record: Mapping[str, Any]) -> str:
@@ -65,11 +70,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class VariantStages:
-    """The stages of one variant, by name; `resample` once a pass."""
+    """The stages of one variant, by name; `resample` once a pass.
+
+    `probe` is there where the variant relies on batch-invariant kernels.
+    """
 
     settings: Settings
     model: Stage
     questions: Stage
+    probe: Stage | None
     rollouts: Stage
     pivots: Stage
     passes: Mapping[str, Stage]
@@ -78,7 +87,8 @@ class VariantStages:
 
     def all(self) -> list[Stage]:
         """Return the stages in the order of the data."""
-        before = [self.model, self.questions, self.rollouts, self.pivots]
+        probe = [] if self.probe is None else [self.probe]
+        before = [self.model, self.questions, *probe, self.rollouts, self.pivots]
         return [*before, *self.passes.values(), self.outcomes, self.noise]
 
 
@@ -90,7 +100,9 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
         lock={"model": lock["model"]},
     )
     questions = _questions_stage(settings, lock, model)
-    rollouts = _rollouts_stage(settings, lock, model, questions)
+    probe = _probe_stage(settings, lock, model, questions)
+    before = [model, questions] if probe is None else [model, questions, probe]
+    rollouts = _rollouts_stage(settings, lock, before)
     pivots = _pivots_stage(settings, lock, model, rollouts)
     read_by_passes = _by_name(model, rollouts, pivots)
     passes = {
@@ -112,7 +124,9 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
         _by_name(outcomes, pivots) | by_pass,
         {"block_size": lock["engine"]["block_size"]},
     )
-    return VariantStages(settings, model, questions, rollouts, pivots, passes, outcomes, noise)
+    return VariantStages(
+        settings, model, questions, probe, rollouts, pivots, passes, outcomes, noise
+    )
 
 
 def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> Stage:
@@ -130,7 +144,8 @@ def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> S
 def _shown(settings: Settings) -> dict[str, Any]:
     """Return the settings that a report shows: all that may change a result, and its own look."""
     shown = settings.model_dump(exclude={"results", "resources", "variants"})
-    del shown["engine"]["python"]
+    for name in _UNHASHED:
+        del shown["engine"][name]
     return shown
 
 
@@ -147,9 +162,25 @@ def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) 
     return Stage("prepare_questions", record, {"prepare_model": model}, frozen)
 
 
-def _rollouts_stage(
+def _probe_stage(
     settings: Settings, lock: Mapping[str, Any], model: Stage, questions: Stage
-) -> Stage:
+) -> Stage | None:
+    """Return the probe of a variant whose kernels are said to be batch-invariant, else None."""
+    if settings.engine.kernels == "stock":
+        return None
+    return Stage(
+        "probe_engine",
+        {
+            "seed": settings.seed,
+            "engine": _engine(settings, lock),
+            "rollouts": settings.rollouts.model_dump(include={"temperature", "top_p", "top_k"}),
+        },
+        _by_name(model, questions),
+        {"engine": lock["engine"]},
+    )
+
+
+def _rollouts_stage(settings: Settings, lock: Mapping[str, Any], before: list[Stage]) -> Stage:
     return Stage(
         "sample_rollouts",
         {
@@ -157,7 +188,7 @@ def _rollouts_stage(
             "engine": _engine(settings, lock),
             "rollouts": settings.rollouts.model_dump(exclude={"count"}),
         },
-        _by_name(model, questions),
+        _by_name(*before),
         {"engine": lock["engine"]},
     )
 
@@ -182,7 +213,7 @@ def _by_name(*stages: Stage) -> dict[str, Stage]:
 
 def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
     """Return the engine's settings as the lock has settled them, without what changes no result."""
-    engine = settings.engine.model_dump(exclude={"python", "synthetic"})
+    engine = settings.engine.model_dump(exclude={*_UNHASHED, "synthetic"})
     engine |= {"kind": lock["engine"]["kind"], "device": lock["engine"]["device"]}
     engine["trust_remote_code"] = settings.model.trust_remote_code
     if engine["kind"] == "synthetic":
