@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from refork.report.frames import PIVOT, credit_frames
+from refork.report.frames import credit_frames
+from refork.report.matching import (
+    changed_credits,
+    continuation_frame,
+    outcome_frame,
+    same_draws,
+)
 from refork.report.study_data import VariantData
-
-DRAW = [*PIVOT, "arm", "draw"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class PassRow:
 
 def pass_rows(variant: VariantData) -> list[PassRow]:
     """Compare every pass of a variant with its reference."""
-    outcomes = _outcomes(variant)
-    continuations = _continuations(variant)
+    outcomes = outcome_frame(variant)
+    continuations = continuation_frame(variant)
     credits = credit_frames(variant).credit
     return [_pass_row(variant, item, outcomes, continuations, credits) for item in variant.passes]
 
@@ -89,9 +91,7 @@ def _pass_row(
 def _same(frame: pd.DataFrame, value: str, reference: str, name: str) -> float | None:
     if name == reference:
         return None
-    sides = [frame.loc[frame["pass"] == side, [*DRAW, value]] for side in (reference, name)]
-    both = sides[0].merge(sides[1], on=DRAW, suffixes=("_reference", ""))
-    return _number((both[f"{value}_reference"] == both[value]).mean()) if len(both) else None
+    return _number(same_draws(frame, value, reference, name).mean())
 
 
 def _credit_changed(
@@ -99,33 +99,13 @@ def _credit_changed(
 ) -> tuple[int | None, int | None]:
     if name == reference or not {name, reference} <= set(credits.columns):
         return None, None
-    both = credits[[reference, name]].dropna()
-    eligible = both[~np.isclose(both, 0).all(axis=1)]
-    return int((~np.isclose(eligible[reference], eligible[name])).sum()), len(eligible)
+    changed = changed_credits(credits, reference, name)
+    return int(changed.sum()), len(changed)
 
 
 def _cached(credits: pa.Table, name: str) -> float | None:
     frame = credits.select(["pass", "cached"]).to_pandas()
     return _number(frame.loc[frame["pass"] == name, "cached"].dropna().astype(float).mean())
-
-
-def _outcomes(variant: VariantData) -> pd.DataFrame:
-    frame: pd.DataFrame = variant.outcomes.select([*DRAW, "pass", "outcome"]).to_pandas()
-    return frame.dropna(subset=["position", "draw"])
-
-
-def _continuations(variant: VariantData) -> pd.DataFrame:
-    columns = [*DRAW, "pass", "recomputed_tokens", "fidelity"]
-    frame: pd.DataFrame = variant.continuations.select(columns).to_pandas()
-    frame["tokens"] = _token_bytes(variant.continuations["token_ids"])
-    return frame.dropna(subset=["draw"])
-
-
-def _token_bytes(column: pa.ChunkedArray) -> list[bytes]:
-    """Return every list of token ids as bytes, which compare fast."""
-    lists = column.combine_chunks()
-    ids = lists.values.to_numpy()
-    return [ids[start:end].tobytes() for start, end in pairwise(lists.offsets.to_pylist())]
 
 
 def _number(value: Any) -> float | None:
