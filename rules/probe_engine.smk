@@ -1,0 +1,28 @@
+rule probe_engine:
+    input:
+        reads(
+            "probe_engine",
+            model="prepare_model/model.manifest.json",
+        ),
+        questions=all_shards("probe_engine", "prepare_questions"),
+    output:
+        results("probe_engine/{hash}/probe.json"),
+    log:
+        results("logs/probe_engine/{hash}.log"),
+    conda:
+        "../envs/torch.yaml"
+    threads: lambda wildcards: GRAPH.settings_of("probe_engine", wildcards.hash).engine.threads
+    resources:
+        mem_mb=GRAPH.demand("probe_engine").mem_mb,
+        runtime=GRAPH.demand("probe_engine").runtime,
+        gpu=GRAPH.demand("probe_engine").gpu,
+    params:
+        python=engine_python("probe_engine"),
+        variants=variants("probe_engine"),
+        stage=results("probe_engine/{hash}/stage.json"),
+        questions=upstream("probe_engine", "prepare_questions"),
+    message:
+        "Probe of the engine of {params.variants}"
+    shell:
+        "{params.python:q} workflow_scripts/probe_engine.py --stage {params.stage:q}"
+        " --questions {params.questions:q} --out {output:q} 2> >(tee {log:q} >&2)"
