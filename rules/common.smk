@@ -87,6 +87,25 @@ def probe_of(stage):
     return paths
 
 
+def engine_threads(stage):
+    """Return a threads function: the cores of an engine's job, those of its processes together."""
+
+    def threads(wildcards):
+        engine = GRAPH.settings_of(stage, wildcards.hash).engine
+        return engine.threads * engine.processes
+
+    return threads
+
+
+def engine_processes(stage):
+    """Return a params function: as many processes as the cores that a job was given allow."""
+
+    def processes(wildcards, threads):
+        return max(1, threads // GRAPH.settings_of(stage, wildcards.hash).engine.threads)
+
+    return processes
+
+
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
     return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

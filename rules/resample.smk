@@ -12,7 +12,7 @@ rule resample:
         results("logs/resample/{hash}-{block}-{shard}.log"),
     conda:
         "../envs/torch.yaml"
-    threads: 1
+    threads: engine_threads("resample")
     resources:
         mem_mb=GRAPH.demand("resample").mem_mb,
         runtime=GRAPH.demand("resample").runtime,
@@ -20,6 +20,7 @@ rule resample:
     params:
         python=engine_python("resample"),
         pass_name=lambda wildcards: GRAPH.stage("resample", wildcards.hash).settings["pass"]["name"],
+        processes=engine_processes("resample"),
         variants=variants("resample"),
         stage=results("resample/{hash}/stage.json"),
         journal=results("journal/resample/{hash}/draws-{block}/{shard}"),
@@ -29,4 +30,5 @@ rule resample:
         "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"
         " --pivots {input.pivots:q} --draws {wildcards.block} --journal {params.journal:q}"
+        " --processes {params.processes}"
         " --variants {params.variants:q} --out {output:q} 2> >(tee {log:q} >&2)"

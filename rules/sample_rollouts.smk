@@ -12,13 +12,14 @@ rule sample_rollouts:
         results("logs/sample_rollouts/{hash}-{shard}.log"),
     conda:
         "../envs/torch.yaml"
-    threads: 1
+    threads: engine_threads("sample_rollouts")
     resources:
         mem_mb=GRAPH.demand("sample_rollouts").mem_mb,
         runtime=GRAPH.demand("sample_rollouts").runtime,
         gpu=GRAPH.demand("sample_rollouts").gpu,
     params:
         python=engine_python("sample_rollouts"),
+        processes=engine_processes("sample_rollouts"),
         variants=variants("sample_rollouts"),
         stage=results("sample_rollouts/{hash}/stage.json"),
         journal=results("journal/sample_rollouts/{hash}/{shard}"),
@@ -27,5 +28,6 @@ rule sample_rollouts:
     shell:
         "{params.python:q} workflow_scripts/sample_rollouts.py --stage {params.stage:q}"
         " --questions {input.questions:q} --journal {params.journal:q}"
+        " --processes {params.processes}"
         " --variants {params.variants:q} --snapshots {output.snapshots:q}"
         " --out {output.rollouts:q} 2> >(tee {log:q} >&2)"

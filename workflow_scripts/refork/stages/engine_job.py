@@ -1,10 +1,14 @@
 """An engine job: the batch groups of one shard, run by the engine that the lock names."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from refork.data.files import canonical_json
 from refork.data.journal import Journal
@@ -14,6 +18,7 @@ from refork.engines.describe import describe
 from refork.engines.interface import Engine, EngineSettings, SyntheticSettings
 from refork.errors import EngineError
 from refork.stages.batch_groups import BatchGroup
+from refork.stages.processes import Tell, run_in_processes
 from refork.stages.progress import Progress
 
 
@@ -21,13 +26,15 @@ from refork.stages.progress import Progress
 class EngineJob:
     """One job of a stage that runs an engine: its stage record, its model's folder, its journal.
 
-    `label` is what its progress lines begin with.
+    `label` is what its progress lines begin with, `processes` the number of those that share its
+    batch groups; no result depends on it.
     """
 
     stage: Mapping[str, Any]
     model_folder: Path
     journal: Journal
     label: str
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -46,49 +53,99 @@ def run_groups(
 ) -> tuple[list[GroupOutput], dict[str, Any]]:
     """Run the groups that the journal lacks; return all of them and the facts for the manifest.
 
-    The engine is loaded only if something is left to run.
+    An engine is loaded only if something is left to run; each process loads its own.
     """
     progress = Progress(job.label, sum(group.questions for group in groups))
-    engine: Engine | None = None
+    tables = {place: job.journal.find(group.requests) for place, group in enumerate(groups)}
+    missing = []
+    for place, group in enumerate(groups):
+        if tables[place] is None:
+            missing.append(place)
+        else:
+            progress.advance(group.questions, 0, taken_over=True)
+
+    def count(place: int, tokens: int) -> None:
+        progress.advance(groups[place].questions, tokens, taken_over=False)
+
+    run = partial(_run, job, groups, snapshots_in, shuffled)
+    processes = min(job.processes, len(missing))
+    if processes > 1:
+        shares = [partial(_tell, run, missing[first::processes]) for first in range(processes)]
+        run_in_processes(shares, lambda line: count(*map(int, line.split())))
+    else:
+        for place, table in run(missing):
+            tables[place] = table
+            count(place, _tokens(table))
+    return _gathered(job, groups, tables)
+
+
+def _run(
+    job: EngineJob,
+    groups: Sequence[BatchGroup],
+    snapshots_in: Path | None,
+    shuffled: bool,
+    places: Sequence[int],
+) -> Iterator[tuple[int, pa.Table]]:
+    """Run the groups at these places one after the other and keep each in the journal."""
+    engine = start_engine(job.stage, job.model_folder, shuffled) if places else None
+    for place in places:
+        assert engine is not None
+        requests = groups[place].requests
+        results = engine.run_group(requests, snapshots_in, job.journal.snapshots(requests))
+        fingerprint = canonical_json(dict(engine.facts.fingerprint))
+        results = results.replace_schema_metadata({"engine": fingerprint})
+        job.journal.keep(requests, results)
+        yield place, results
+
+
+def _tell(
+    run: Callable[[Sequence[int]], Iterator[tuple[int, pa.Table]]],
+    places: Sequence[int],
+    tell: Tell,
+) -> None:
+    """Run one process's share; the results stand in the journal, for which a line is enough."""
+    for place, table in run(places):
+        tell(f"{place} {_tokens(table)}")
+
+
+def _tokens(results: pa.Table) -> int:
+    return int(pc.sum(pc.list_value_length(results.column("token_ids"))).as_py() or 0)
+
+
+def _gathered(
+    job: EngineJob, groups: Sequence[BatchGroup], tables: Mapping[int, pa.Table | None]
+) -> tuple[list[GroupOutput], dict[str, Any]]:
     outputs: list[GroupOutput] = []
     facts: dict[str, Any] = {"tokens": 0, "requests": 0, "batch_groups": len(groups)}
-    for group in groups:
-        results = job.journal.find(group.requests)
-        taken_over = results is not None
+    for place, group in enumerate(groups):
+        results = tables[place]
         if results is None:
-            engine = engine or _start_engine(job, shuffled)
-            snapshots_out = job.journal.snapshots(group.requests)
-            results = engine.run_group(group.requests, snapshots_in, snapshots_out)
-            fingerprint = canonical_json(dict(engine.facts.fingerprint))
-            results = results.replace_schema_metadata({"engine": fingerprint})
-            job.journal.keep(group.requests, results)
+            results = job.journal.find(group.requests)
+        if results is None:
+            raise EngineError(f"{job.journal.folder}: a finished batch group is gone or damaged")
         facts["engine"] = json.loads(results.schema.metadata[b"engine"])
-        rows = results.to_pylist()
-        tokens = sum(len(row["token_ids"]) for row in rows)
-        facts["tokens"] += tokens
-        facts["requests"] += len(rows)
-        progress.advance(group.questions, tokens, taken_over)
-        outputs.append(GroupOutput(group.keys, rows))
+        facts["tokens"] += _tokens(results)
+        facts["requests"] += results.num_rows
+        outputs.append(GroupOutput(group.keys, results.to_pylist()))
     return outputs, facts
 
 
-def _start_engine(job: EngineJob, shuffled: bool) -> Engine:
-    """Load the engine of a job, once it is known to be the one that was locked.
+def start_engine(stage: Mapping[str, Any], model_folder: Path, shuffled: bool = False) -> Engine:
+    """Load the engine of a stage, once it is known to be the one that was locked.
 
     Raises
     ------
     EngineError
         The installed engine is not the locked one; the message says both.
     """
-    locked = job.stage["lock"]["engine"]
+    locked = stage["lock"]["engine"]
     here = describe(locked["kind"], locked["device"])
     if here != locked:
         raise EngineError(
             f"the engine is not the one that was locked:\n  locked: {locked}\n  here:   {here}\n"
             "  install the locked version, or run `refork lock CONFIG` to lock the study anew"
         )
-    settings = _engine_settings(job.stage["settings"]["engine"], shuffled)
-    return open_engine(settings, job.model_folder)
+    return open_engine(_engine_settings(stage["settings"]["engine"], shuffled), model_folder)
 
 
 def _engine_settings(engine: Mapping[str, Any], shuffled: bool) -> EngineSettings:

@@ -1,0 +1,132 @@
+"""An engine job in several processes: the same files, whatever their number and how they end."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers.engine_jobs import Jobs, lay_out
+from helpers.tiny_model import write_tiny_model
+from refork.data.files import write_json
+from refork.study.stages import record_hash
+
+SLOW = {"engine": {"synthetic": {"step_seconds": 0.4}}}
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the tiny Llama model."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [("synthetic", (2, 3, 9)), pytest.param("torch", (2, 3), marks=pytest.mark.slow)],
+)
+def test_the_number_of_processes_changes_nothing(
+    kind: str, others: tuple[int, ...], synthetic_model: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    jobs = lay_out(tmp_path, kind, tiny_model if kind == "torch" else synthetic_model)
+    made = jobs.graph.folder(jobs.graph.variants["base"].rollouts)
+    one = jobs.run("sample_rollouts", made)
+    assert set(one) == {"stage.json", "shard-0000.parquet", "shard-0000.safetensors"}
+    del one["stage.json"]
+    facts = manifest(made)
+    for processes in others:  # more than the six batch groups are never started
+        out = tmp_path / f"rollouts-{processes}"
+        assert jobs.run("sample_rollouts", out, processes) == one
+        assert manifest(out) == facts
+    jobs.extract_pivots()
+    alone, shared = tmp_path / "resample", tmp_path / "resample-2"
+    assert jobs.run("resample", shared, 2) == jobs.run("resample", alone)
+    assert manifest(shared) == manifest(alone)
+    requests = manifest(alone)["requests"]
+    assert isinstance(requests, int) and requests > 20
+
+
+def manifest(folder: Path) -> dict[str, object]:
+    record = json.loads((folder / "shard-0000.manifest.json").read_text())
+    return {key: value for key, value in record.items() if key not in ("started", "seconds")}
+
+
+def started(jobs: Jobs, out: Path) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """Start a job of two processes; return it and them once a batch group is finished."""
+    command = jobs.command("sample_rollouts", out, 2)
+    job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("journal/*.seal")):
+        assert job.poll() is None, job.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    children = psutil.Process(job.pid).children()
+    assert len(children) == 2
+    return job, children
+
+
+def kill_a_child(job: subprocess.Popen[str], children: list[psutil.Process]) -> None:
+    children[0].kill()
+
+
+def kill_the_job(job: subprocess.Popen[str], children: list[psutil.Process]) -> None:
+    job.kill()
+
+
+def end_the_job(job: subprocess.Popen[str], children: list[psutil.Process]) -> None:
+    job.terminate()
+
+
+def interrupt_all(job: subprocess.Popen[str], children: list[psutil.Process]) -> None:
+    os.killpg(job.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (kill_a_child, "refork: a process of this job was ended by SIGKILL"),
+        (kill_the_job, ""),
+        (end_the_job, ""),
+        (interrupt_all, "KeyboardInterrupt"),
+    ],
+)
+def test_a_job_that_is_ended_in_the_middle_goes_on_and_leaves_no_process(
+    end: Callable[[subprocess.Popen[str], list[psutil.Process]], None],
+    words: str,
+    synthetic_model: Path,
+    tmp_path: Path,
+) -> None:
+    jobs = lay_out(tmp_path, "synthetic", synthetic_model, **SLOW)
+    out = tmp_path / "ended"
+    job, children = started(jobs, out)
+    end(job, children)
+    _, said = job.communicate(timeout=30)
+    assert job.returncode != 0
+    assert words in said
+    assert said.count("Traceback") == said.count("KeyboardInterrupt")
+    _, left = psutil.wait_procs(children, timeout=10)
+    assert left == []
+    seals = {path: path.stat().st_mtime_ns for path in out.glob("journal/*.seal")}
+    assert 0 < len(seals) < 6
+    assert jobs.run("sample_rollouts", out, 2) == jobs.run("sample_rollouts", tmp_path / "whole")
+
+
+def test_an_error_of_every_process_is_one_message(synthetic_model: Path, tmp_path: Path) -> None:
+    jobs = lay_out(tmp_path, "synthetic", synthetic_model)
+    record = jobs.graph.variants["base"].rollouts.record
+    record["lock"]["engine"]["version"] = "synthetic engine 0"
+    stage = tmp_path / "results" / "sample_rollouts" / record_hash(record) / "stage.json"
+    write_json(stage, record)
+    command = jobs.command("sample_rollouts", tmp_path / "out", 3)
+    command[command.index("--stage") + 1] = str(stage)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("the engine is not the one that was locked") == 1
+    assert done.stderr.startswith("refork: ")
+    assert "Traceback" not in done.stderr
