@@ -13,7 +13,10 @@ COMMANDS = {
     "lock": "freeze the model, questions and engine that a config points at",
     "plan": "what a study will run, what of it is cached, and at most how many tokens",
     "schema": "the config's JSON schema, and the files that are made from the config model",
+    "probe": "whether an engine's numbers depend on the batch or on how a state is reached",
     "noise": "credit and replay noise of a study's results or of published records",
+    "agreement": "how far the passes of a study's variants agree with their reference",
+    "questions": "make arithmetic word problems, with worked examples",
 }
 
 
@@ -33,3 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import_module(f"refork.cli.{name}").add_arguments(command)
     parsed = parser.parse_args(given)
     return int(import_module(f"refork.cli.{parsed.command}").run(parsed))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

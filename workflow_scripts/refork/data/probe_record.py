@@ -10,14 +10,14 @@ from refork.errors import ReforkError, listed
 
 WayName = Literal["alone", "order", "narrow", "resume", "replay", "refeed"]
 WAYS: dict[WayName, str] = {
-    "alone": "each rollout in a batch group of its own",
-    "order": "the same requests in another order",
-    "narrow": "half of the rollouts, without the others",
-    "resume": "resumed in the middle, from the kept state",
-    "replay": "resumed in the middle, the prefix decoded again",
-    "refeed": "resumed in the middle, the prefix fed at once",
+    "alone": "a group of its own",
+    "order": "another order",
+    "narrow": "fewer beside it",
+    "resume": "from the kept state",
+    "replay": "prefix decoded again",
+    "refeed": "prefix fed at once",
 }
-"""Ways in which rollouts are run again, and what each is."""
+"""Ways in which rollouts are run again; the last three go on from their middle."""
 REQUIRED: tuple[WayName, ...] = ("alone", "order", "narrow", "resume", "replay")
 """Ways that must be bit-equal to the reference; prefill has kernels of its own."""
 
@@ -96,9 +96,17 @@ class ProbeRecord(_Part):
                 f"{_and(run)} are bit-equal to a batch of {self.side_by_side}, "
                 f"over {self.rollouts} rollouts and {self.tokens} tokens"
             )
-            return f"Invariant: {'; '.join([measured, *others])}."
+            found = (
+                "Invariant" if self.promised else "Invariant here, which stock kernels only may be"
+            )
+            return f"{found}: {'; '.join([measured, *others])}."
         differing = "; ".join(way.in_words for way in required if not way.same)
         return f"Not invariant: {differing}."
+
+    @property
+    def promised(self) -> bool:
+        """Whether the engine was asked for kernels that promise invariance."""
+        return self.kernels == "batch_invariant"
 
     @property
     def side_by_side(self) -> int:
