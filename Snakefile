@@ -17,6 +17,7 @@ if not workflow.overwrite_configfiles:
 include: "rules/common.smk"
 include: "rules/prepare_model.smk"
 include: "rules/prepare_questions.smk"
+include: "rules/probe_engine.smk"
 include: "rules/sample_rollouts.smk"
 include: "rules/extract_pivots.smk"
 include: "rules/resample.smk"
