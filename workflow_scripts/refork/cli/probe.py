@@ -55,8 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in names:
         variant = graph.variants[name]
         if variant.rollouts.hash not in known:
-            print(f"refork: probing {name}", file=sys.stderr)
             python = None if arguments.here else variant.settings.engine.python
+            if not arguments.here:
+                print(f"refork: probing {name}", file=sys.stderr)
             known[variant.rollouts.hash] = (
                 probe_variant(graph, variant)
                 if python is None

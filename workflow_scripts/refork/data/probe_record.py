@@ -97,7 +97,9 @@ class ProbeRecord(_Part):
                 f"over {self.rollouts} rollouts and {self.tokens} tokens"
             )
             found = (
-                "Invariant" if self.promised else "Invariant here, which stock kernels only may be"
+                "Invariant"
+                if self.promised
+                else "Bit-equal here, though stock kernels promise nothing"
             )
             return f"{found}: {'; '.join([measured, *others])}."
         differing = "; ".join(way.in_words for way in required if not way.same)

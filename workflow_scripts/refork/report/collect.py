@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refork.data.files import read_json
+from refork.data.probe_record import read_probe
 from refork.data.schemas import CONTINUATIONS, CREDITS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.data.tables import read_shards, read_table
 from refork.report.study_data import StudyData, VariantData
@@ -68,6 +69,8 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
     pivots = noise.upstream("extract_pivots")
     rollouts = outcomes.upstream("sample_rollouts")
     questions = outcomes.upstream("prepare_questions")
+    probed = "probe_engine" in rollouts.record["upstream"]
+    probe = [rollouts.upstream("probe_engine").folder] if probed else []
     resample = settings["resample"]
     blocks = draw_blocks(resample["continuations"], resample["draw_block"])
     draws = [
@@ -75,8 +78,8 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
         for item in settings["passes"]
         for block in blocks
     ]
-    in_order = [outcomes.upstream("prepare_model").folder, questions.folder, rollouts.folder]
-    in_order += [pivots.folder, *draws, outcomes.folder, noise.folder]
+    in_order = [outcomes.upstream("prepare_model").folder, questions.folder, *probe]
+    in_order += [rollouts.folder, pivots.folder, *draws, outcomes.folder, noise.folder]
     return VariantData(
         name=name,
         settings=settings,
@@ -88,6 +91,7 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
         credits=read_table(noise.folder / "credits.parquet", CREDITS),
         noise=read_json(noise.folder / "noise.json"),
         manifests=tuple(_manifests(in_order)),
+        probe=read_probe(probe[0] / "probe.json") if probe else None,
     )
 
 

@@ -4,6 +4,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from refork.data.probe_record import WAYS
 from refork.report import wording
 from refork.report.answer import answer
 from refork.report.completions import completions
@@ -68,6 +69,7 @@ def render_page(
             whole_settings={
                 variant.name: whole_yaml(variant.settings) for variant in study.variants
             },
+            ways=WAYS,
             lock=flattened(study.lock),
             fingerprints=fingerprints(study),
             costs=[cost for variant in study.variants for cost in stage_costs(variant)],

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from refork.data.probe_record import ProbeRecord
 from refork.report.summary import Summary
 
 Decode = Callable[[list[int]], list[str]]
@@ -29,7 +30,8 @@ class VariantData:
     """One variant: its settings, its tables (`data.schemas`), its noise and its manifests.
 
     `noise["comparisons"]` lists the noise record of every comparison (`data.noise_record`); a
-    manifest is that of one output (`data.manifest`).
+    manifest is that of one output (`data.manifest`). `probe` is there where the engine was probed
+    before the study relied on it.
     """
 
     name: str
@@ -42,11 +44,17 @@ class VariantData:
     credits: pa.Table
     noise: Mapping[str, Any]
     manifests: tuple[Mapping[str, Any], ...] = ()
+    probe: ProbeRecord | None = None
 
     @property
     def reference(self) -> str:
         """Name of the pass that all others are compared with."""
         return str(self.settings["passes"][0]["name"])
+
+    @property
+    def invariant(self) -> bool:
+        """Whether kernels are batch-invariant: promised by the settings and found by a probe."""
+        return self.probe is not None and self.probe.promised and self.probe.invariant
 
     @property
     def passes(self) -> tuple[Mapping[str, Any], ...]:
