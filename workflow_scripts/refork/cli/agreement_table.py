@@ -24,7 +24,7 @@ RATES = {
     "changed_credits": "credit changed",
     "same_probes": "greedy probes alike",
 }
-INTERVALS = f"[{percent(CONFIDENCE)} interval over problems]"
+INTERVALS = f"[{percent(CONFIDENCE, 0)} interval over problems]"
 WIDEST = 200  # columns
 
 
