@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 
+import llvmlite.binding
+import numba
 import pytest
 import torch
+import transformers
 
 from refork.engines.describe import describe
 from refork.errors import EngineError
@@ -15,7 +18,9 @@ def test_auto_is_settled() -> None:
     told = describe("auto", "auto")
     assert told["kind"] == "torch"
     assert told["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
-    assert f"torch {torch.__version__}" in told["version"]
+    assert told["version"].startswith("torch engine 2, torch ")
+    for package in (torch, transformers, numba):
+        assert f"{package.__name__} {package.__version__}" in told["version"]
     assert told["block_size"] == 1
 
 
@@ -23,11 +28,30 @@ def test_the_synthetic_engine_is_the_same_on_every_machine() -> None:
     assert describe("synthetic", "auto")["hardware"] == "any"
 
 
-def test_what_chooses_other_kernels_is_part_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = describe("torch", "cpu")["hardware"]
-    assert here
-    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
-    assert describe("torch", "cpu")["hardware"] == f"{here} DNNL_MAX_CPU_ISA=AVX2"
+def test_the_processor_that_code_is_compiled_for_is_part_of_the_engine() -> None:
+    name, *instructions = describe("torch", "cpu")["hardware"].split()
+    assert name == llvmlite.binding.get_host_cpu_name()
+    assert instructions
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("DNNL_MAX_CPU_ISA", "AVX2"), ("NUMBA_CPU_NAME", "generic")]
+)
+def test_what_chooses_other_kernels_is_part_of_the_engine(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    here = describe("torch", "cpu")["hardware"].split()
+    monkeypatch.setenv(variable, value)
+    added = set(describe("torch", "cpu")["hardware"].split()) - set(here)
+    assert added == {f"{variable}={value}"}
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers", "numba"])
+def test_a_package_that_is_not_there_is_said(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(EngineError, match=f"{package} is not installed in this environment"):
+        describe("torch", "cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
