@@ -38,8 +38,9 @@ def as_before(finished: Project) -> Iterator[None]:
         ({"grading": {"grader": "pattern", "pattern": "answer is (.*?)[.]"}}, GRADED),
         ({"report": {"palette": "deep"}}, {"report": 1}),
         ({"resources": {"resample": {"mem_mb": 1500}}}, {}),
+        ({"engine": {"processes": 3}}, {}),
     ],
-    ids=["margin", "dtype", "grader", "colour", "memory"],
+    ids=["margin", "dtype", "grader", "colour", "memory", "processes"],
 )
 def test_a_change_runs_its_stage_and_those_below(
     finished: Project, overrides: dict[str, Any], jobs: dict[str, int]

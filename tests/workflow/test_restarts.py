@@ -64,13 +64,16 @@ def killed_equals_undisturbed(killed: Project, undisturbed: Project, script: str
     assert [name for name in one if one[name] != other[name]] == []
 
 
-@pytest.mark.parametrize("script", ["sample_rollouts", "resample"])
+@pytest.mark.parametrize(
+    ("script", "processes"), [("sample_rollouts", 1), ("resample", 1), ("resample", 2)]
+)
 def test_killed_synthetic_jobs_equal_an_undisturbed_run(
-    project: Project, tmp_path: Path, script: str
+    project: Project, tmp_path: Path, script: str, processes: int
 ) -> None:
     undisturbed = twin(project, tmp_path)
-    for each in (project, undisturbed):
-        each.configure(questions={"shards": 1}, engine={"synthetic": {"step_seconds": 0.4}})
+    for each, shared_by in ((project, processes), (undisturbed, 1)):
+        engine = {"synthetic": {"step_seconds": 0.4}, "processes": shared_by}
+        each.configure(questions={"shards": 1}, engine=engine)
     killed_equals_undisturbed(project, undisturbed, script)
 
 
