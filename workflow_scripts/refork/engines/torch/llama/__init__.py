@@ -1,0 +1,1 @@
+"""The fast path: decoders of the Llama family, without transformers' modules in the way."""
