@@ -1,11 +1,41 @@
 """Every engine, as the conformance suite runs it."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from helpers.engines import Subject, make_subject
-from helpers.tiny_model import write_tiny_model
+from helpers.tiny_model import write_tiny_model, write_tiny_neox
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+DEVICES = {"cpu": (), "cuda": (NO_GPU,)}
+DTYPES = {"float32": 1e-4, "bfloat16": 1.0}
+"""With the bound of |Δ log-probability| of a state that is made another way."""
+MODELS = {
+    "tiny_neox": (("stock",), ()),
+    "tiny_model": (("stock", "batch_invariant"), ()),
+    "smollm2": (("stock", "batch_invariant"), (pytest.mark.model,)),
+}
+"""Fixture of each model, with the kernels that can run it."""
+
+
+def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> Iterator[Any]:
+    """Give the parameters of `subject` for the torch engine."""
+    for device in devices:
+        for model in models:
+            kernels, marks = MODELS[model]
+            for kernel in kernels:
+                for dtype, fidelity in DTYPES.items():
+                    settings = {"kernels": kernel, "device": device}
+                    bound = 10 * fidelity if (model, dtype) == ("smollm2", "float32") else fidelity
+                    yield pytest.param(
+                        ("torch", dtype, model, bound, settings),
+                        id=f"{model}-{device}-{kernel}-{dtype}",
+                        marks=(*DEVICES[device], *marks),
+                    )
 
 
 @pytest.fixture(scope="session")
@@ -16,27 +46,29 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def tiny_neox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny GPT-NeoX model."""
+    folder = tmp_path_factory.mktemp("neox")
+    write_tiny_neox(folder)
+    return folder
+
+
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(("synthetic", "float32", "synthetic_model", 1e-6), id="synthetic"),
-        pytest.param(("torch", "float32", "tiny_model", 1e-4), id="torch-float32"),
-        pytest.param(("torch", "bfloat16", "tiny_model", 1.0), id="torch-bfloat16"),
-        pytest.param(
-            ("torch", "float32", "smollm2", 1e-3), id="smollm2-float32", marks=pytest.mark.model
-        ),
-        pytest.param(
-            ("torch", "bfloat16", "smollm2", 1.0), id="smollm2-bfloat16", marks=pytest.mark.model
-        ),
+        pytest.param(("synthetic", "float32", "synthetic_model", 1e-6, {}), id="synthetic"),
+        *torch_subjects("tiny_neox", "tiny_model", "smollm2"),
     ],
 )
 def subject(request: pytest.FixtureRequest) -> Subject:
     """Return each engine in turn."""
-    kind, dtype, model, fidelity = request.param
-    return make_subject(kind, dtype, request.getfixturevalue(model), fidelity)
+    kind, dtype, model, fidelity, settings = request.param
+    return make_subject(kind, dtype, request.getfixturevalue(model), fidelity, **settings)
 
 
-@pytest.fixture(scope="session", params=["float32", "bfloat16"])
-def tiny_subject(request: pytest.FixtureRequest, tiny_model: Path) -> Subject:
-    """Return the torch engine on the tiny model, in both dtypes."""
-    return make_subject("torch", request.param, tiny_model, 1.0)
+@pytest.fixture(scope="session", params=list(torch_subjects("tiny_neox", "tiny_model")))
+def tiny_subject(request: pytest.FixtureRequest) -> Subject:
+    """Return the torch engine on the tiny models."""
+    kind, dtype, model, fidelity, settings = request.param
+    return make_subject(kind, dtype, request.getfixturevalue(model), fidelity, **settings)

@@ -1,14 +1,19 @@
 """The engine under test, on a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from transformers import AutoTokenizer
 
 from refork.engines import open_engine
 from refork.engines.interface import Engine, EngineSettings
+from refork.engines.torch.decoder import Decoder, Fed, Rows
+from refork.engines.torch.engine import TorchEngine
 
 SENTENCES = (
     "Tom has 4 red pens and 9 blue pens. How many pens does he have?",
@@ -21,37 +26,98 @@ SENTENCES = (
 class Subject:
     """The engine under test, prompts for it, and what may be asked of its arithmetic."""
 
-    kind: str
-    dtype: str
+    settings: EngineSettings
     folder: Path
     prompts: list[list[int]]
     end_token: int
     fidelity: float  # bound of |Δ log-probability| when a state is made another way
     engine: Engine
 
-    def assert_same(self, tokens: Sequence[list[int]], others: Sequence[list[int]]) -> None:
-        """Assert that the same was drawn: all of it in float32, most first tokens in bfloat16.
+    @property
+    def invariant(self) -> bool:
+        """Whether a request's numbers hang on its own tokens alone."""
+        return self.settings.kernels == "batch_invariant"
 
-        The batch and the prefill change what bfloat16 computes, and a first token here and there.
+    def assert_same(
+        self,
+        results: Sequence[Mapping[str, Any]],
+        others: Sequence[Mapping[str, Any]],
+        state: str = "fresh",
+    ) -> None:
+        """Assert that the same was drawn, from states made in the way that `state` says.
+
+        Batch-invariant kernels give the same numbers bit for bit, but the prefill kernels are
+        others. Else all tokens are the same in float32 and most first ones in bfloat16, for there
+        the batch and the prefill change a first token here and there.
         """
-        if self.dtype == "float32":
-            assert tokens == others
+        tokens, expected = ([row["token_ids"] for row in rows] for rows in (results, others))
+        if self.invariant and state != "prefill":
+            assert list(results) == list(others)
+        elif self.settings.dtype == "float32":
+            assert tokens == expected
         else:
-            pairs = list(zip(tokens, others, strict=True))
+            pairs = list(zip(tokens, expected, strict=True))
             assert sum(one[:1] == other[:1] for one, other in pairs) >= 0.75 * len(pairs)
 
     def open(self, **changes: Any) -> Engine:
         """Open another engine on the same model."""
-        return open_engine(replace(_settings(self.kind, self.dtype), **changes), self.folder)
+        return open_engine(replace(self.settings, **changes), self.folder)
 
 
-def make_subject(kind: str, dtype: str, folder: Path, fidelity: float) -> Subject:
+def make_subject(kind: str, dtype: str, folder: Path, fidelity: float, **settings: Any) -> Subject:
     """Open an engine on a model folder."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prompts = [tokenizer(sentence).input_ids for sentence in SENTENCES]
-    engine = open_engine(_settings(kind, dtype), folder)
-    return Subject(kind, dtype, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
+    asked = {"device": "cpu", "threads": 1, "batch_rows": 64, **settings}
+    made = EngineSettings(kind=kind, dtype=dtype, **asked)
+    engine = open_engine(made, folder)
+    return Subject(made, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
 
 
-def _settings(kind: str, dtype: str) -> EngineSettings:
-    return EngineSettings(kind=kind, device="cpu", dtype=dtype, threads=1, batch_rows=64)
+class CountedDecoder:
+    """A decoder that counts the tokens of each call."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.kind, self.device = decoder.kind, decoder.device
+        self.context_length, self.end_tokens = decoder.context_length, decoder.end_tokens
+        self.facts, self.invariant = decoder.facts, decoder.invariant
+        self.fed: list[int] = []
+
+    def prefill(self, tokens: list[int], prompt_length: int) -> Fed:
+        """Count, and prefill."""
+        self.fed.append(len(tokens))
+        return self.decoder.prefill(tokens, prompt_length)
+
+    def feed(self, tokens: list[int], prompt_length: int) -> Fed:
+        """Count, and feed."""
+        self.fed.append(len(tokens))
+        return self.decoder.feed(tokens, prompt_length)
+
+    def rows(self, capacity: int) -> Rows:
+        """Open rows whose steps are counted."""
+        return CountedRows(self.decoder.rows(capacity), self.fed)
+
+
+class CountedRows:
+    """Rows that count the tokens of each step."""
+
+    def __init__(self, rows: Rows, fed: list[int]) -> None:
+        self._rows, self._fed = rows, fed
+        self.enter, self.state, self.drop = rows.enter, rows.state, rows.drop
+
+    def step(self, tokens: list[int]) -> torch.Tensor:
+        """Count, and step."""
+        self._fed.append(len(tokens))
+        return self._rows.step(tokens)
+
+
+@contextmanager
+def counted_tokens(subject: Subject) -> Iterator[list[int]]:
+    """Count the tokens that each call of the decoder is fed."""
+    engine = subject.engine
+    assert isinstance(engine, TorchEngine)
+    counted = CountedDecoder(engine._decoder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_decoder", counted)
+        yield counted.fed

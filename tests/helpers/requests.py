@@ -9,6 +9,8 @@ from refork.data.schemas import REQUESTS
 from refork.engines.seeds import request_seed
 
 SAMPLED = {"temperature": 0.8, "top_p": 0.95, "top_k": 0}
+DRAWN = ("token_ids", "logprobs", "top_token_ids", "top_logprobs")
+"""Columns of a result with an element a token."""
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0}
 
 
@@ -65,13 +67,20 @@ def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(numbered, schema=REQUESTS)
 
 
-def remainders(requests: pa.Table, results: pa.Table, again: pa.Table) -> list[list[int]]:
-    """Return what each rollout drew behind the token that `again` forces."""
-    whole = {
-        (request["question_id"], request["rollout"]): request["token_ids"] + result["token_ids"]
-        for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True)
-    }
-    return [
-        whole[row["question_id"], row["rollout"]][len(row["token_ids"]) + 1 :]
-        for row in again.to_pylist()
-    ]
+def drawn(results: pa.Table) -> list[dict[str, Any]]:
+    """Return what each request drew, and how it ended."""
+    rows: list[dict[str, Any]] = results.select([*DRAWN, "finish_reason"]).to_pylist()
+    return rows
+
+
+def remainders(requests: pa.Table, results: pa.Table, again: pa.Table) -> list[dict[str, Any]]:
+    """Return what each rollout drew behind the tokens that are known in `again`."""
+    keys = [(row["question_id"], row["rollout"]) for row in requests.to_pylist()]
+    whole = dict(zip(keys, drawn(results), strict=True))
+    cut = []
+    for row in again.to_pylist():
+        known = len(row["token_ids"]) + (row["forced_token"] is not None)
+        behind = known - row["prompt_length"]
+        rollout = whole[row["question_id"], row["rollout"]]
+        cut.append({**rollout, **{name: rollout[name][behind:] for name in DRAWN}})
+    return cut

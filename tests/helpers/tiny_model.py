@@ -9,6 +9,8 @@ import transformers
 from helpers.tiny_tokenizer import SPECIAL, write_tokenizer
 
 CONTEXT_LENGTH = 256
+SPREAD = 0.3
+"""Of the weights: wide enough for predictions that depend on all that came before."""
 
 
 def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
@@ -21,19 +23,43 @@ def write_model(folder: Path, config: transformers.PreTrainedConfig) -> None:
 
 def write_tiny_model(folder: Path) -> None:
     """Write the tiny Llama model."""
+    write_model(
+        folder,
+        transformers.LlamaConfig(
+            **_tokens(folder),
+            hidden_size=48,
+            intermediate_size=96,
+            num_hidden_layers=3,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            max_position_embeddings=CONTEXT_LENGTH,
+            initializer_range=SPREAD,
+        ),
+    )
+
+
+def write_tiny_neox(folder: Path) -> None:
+    """Write a tiny GPT-NeoX model, of a family that the fast path does not know."""
+    write_model(
+        folder,
+        transformers.GPTNeoXConfig(
+            **_tokens(folder),
+            hidden_size=48,
+            intermediate_size=96,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=CONTEXT_LENGTH,
+            initializer_range=SPREAD,
+        ),
+    )
+
+
+def _tokens(folder: Path) -> dict[str, int]:
+    """Size of the vocabulary, first and last token of a text."""
     write_tokenizer(folder)
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=48,
-        intermediate_size=96,
-        num_hidden_layers=3,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        max_position_embeddings=CONTEXT_LENGTH,
-        # Wide enough for predictions that depend on all that came before.
-        initializer_range=0.3,
-        bos_token_id=tokenizer.convert_tokens_to_ids(SPECIAL[0]),
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    write_model(folder, config)
+    return {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": tokenizer.convert_tokens_to_ids(SPECIAL[0]),
+        "eos_token_id": tokenizer.eos_token_id,
+    }

@@ -1,7 +1,5 @@
 """What the torch engine promises beyond the conformance suite."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,11 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from helpers.engines import Subject, make_subject
-from helpers.requests import GREEDY, fresh, resumed, table
+from helpers.engines import Subject, counted_tokens, make_subject
+from helpers.requests import GREEDY, drawn, fresh, resumed, table
 from helpers.tiny_model import CONTEXT_LENGTH, write_model
 from helpers.tiny_tokenizer import write_tokenizer
-from refork.engines.torch.attention import grouped_attention
-from refork.engines.torch.cache import RESERVE, RowCache
+from refork.engines.torch.dynamic.cache import RESERVE
 from refork.engines.torch.engine import TorchEngine
 from refork.engines.torch.snapshots import Snapshots
 from refork.errors import EngineError
@@ -60,18 +57,6 @@ ARCHITECTURES = {
 }
 
 
-@contextmanager
-def counted_tokens(subject: Subject) -> Iterator[list[int]]:
-    """Count the tokens that each call of the model is fed."""
-    assert isinstance(subject.engine, TorchEngine)
-    fed: list[int] = []
-    hook = subject.engine._model.model.register_forward_pre_hook(
-        lambda _, __, arguments: fed.append(arguments["input_ids"].numel()), with_kwargs=True
-    )
-    yield fed
-    hook.remove()
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
     write_model(tmp_path, ARCHITECTURES[architecture])
@@ -96,7 +81,7 @@ def test_log_probabilities_are_the_models_own(tiny_subject: Subject) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         tiny_subject.folder, dtype=torch.float32, attn_implementation="eager"
     )
-    bound = 1e-4 if tiny_subject.dtype == "float32" else 0.6
+    bound = 1e-4 if tiny_subject.settings.dtype == "float32" else 0.6
     for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
         sequence = torch.tensor([request["token_ids"] + result["token_ids"]])
         with torch.no_grad():
@@ -129,28 +114,32 @@ def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -
             assert sum(fed) == twice.num_rows + decoded
         elif state == "prefill":  # one for both requests, with the forced token
             assert sum(fed) == sum(prefixes) + len(rows) + decoded
-        else:
-            prompts = {row["question_id"]: row["prompt_length"] for row in rows}
-            replayed = sum(prefixes) - sum(row["prompt_length"] for row in rows) + len(rows)
-            assert sum(fed) == sum(prompts.values()) + 2 * replayed + decoded
+        else:  # one for both requests; side by side, prompts are fed once a question
+            prompts = [row["prompt_length"] for row in rows]
+            questions = {row["question_id"]: row["prompt_length"] for row in rows}
+            replayed = sum(prefixes)
+            if not tiny_subject.invariant:
+                replayed += sum(questions.values()) - sum(prompts)
+            assert sum(fed) == replayed + twice.num_rows + decoded
 
 
 def test_snapshots_hold_what_the_decode_wrote(tiny_subject: Subject, tmp_path: Path) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=2, keep_snapshot=True)
     results = tiny_subject.engine.run_group(requests, None, tmp_path / "file")
     assert isinstance(tiny_subject.engine, TorchEngine)
-    model = tiny_subject.engine._model
-    bound = 1e-4 if tiny_subject.dtype == "float32" else 0.5
-    with Snapshots(tmp_path / "file", model.kind) as snapshots:
+    decoder = tiny_subject.engine._decoder
+    bound = 1e-4 if tiny_subject.settings.dtype == "float32" else 0.5
+    feed = decoder.feed if decoder.invariant else decoder.prefill
+    with Snapshots(tmp_path / "file", decoder.kind) as snapshots:
         for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
             sequence = request["token_ids"] + result["token_ids"][:-1]
             name = f"{request['question_id']}/{request['rollout']}"
             state = snapshots.load(name, len(sequence))
-            refed = model.prefill(sequence, request["prompt_length"]).state.cpu()
+            refed = decoder.prefill(sequence, request["prompt_length"]).state.cpu()
             assert state.shape == refed.shape
             assert (state.float() - refed.float()).abs().max() < bound
             # The prompt itself was fed in the same way, so it is the same to the bit.
-            prompt = model.prefill(request["token_ids"], request["prompt_length"]).state
+            prompt = feed(request["token_ids"], request["prompt_length"]).state
             assert torch.equal(state[:, :, :, : request["prompt_length"]], prompt.cpu())
 
 
@@ -175,10 +164,11 @@ def test_states_mix_in_a_group(tiny_subject: Subject, tmp_path: Path) -> None:
     apart = [
         tiny_subject.engine.run_group(table(group), tmp_path / "file", None) for group in groups
     ]
-    columns = whole.drop_columns("request").to_pylist()
-    assert columns == [
-        row for results in apart for row in results.drop_columns("request").to_pylist()
-    ]
+    tiny_subject.assert_same(drawn(whole), [row for results in apart for row in drawn(results)])
+    for name in ("cached_tokens", "recomputed_tokens"):
+        assert whole[name].to_pylist() == [
+            count for results in apart for count in results[name].to_pylist()
+        ]
 
 
 def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path) -> None:
@@ -195,8 +185,11 @@ def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path
 def test_the_engine_says_what_it_is(tiny_subject: Subject) -> None:
     facts = tiny_subject.engine.facts
     assert facts.context_length == CONTEXT_LENGTH
-    assert facts.fingerprint["dtype"] == tiny_subject.dtype
-    assert facts.fingerprint["attention"] == "refork_grouped"
+    settings = tiny_subject.settings
+    assert facts.fingerprint["dtype"] == settings.dtype
+    assert facts.fingerprint["kernels"] == settings.kernels
+    assert facts.fingerprint["torch"] == torch.__version__
+    assert ("numba" in facts.fingerprint) == (settings.device == "cpu")
 
 
 def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_path: Path) -> None:
@@ -258,45 +251,3 @@ def test_a_state_that_is_more_than_keys_and_values_is_refused(tmp_path: Path) ->
     write_model(tmp_path, config)
     with pytest.raises(EngineError, match="more state than keys and values"):
         make_subject("torch", "float32", tmp_path, 0.0)
-
-
-def test_rows_keep_their_states_when_others_leave_and_the_buffer_grows() -> None:
-    generator = torch.Generator().manual_seed(0)
-    layers, heads, width = 2, 3, 4
-    states = [
-        torch.randn((layers, 2, heads, tokens, width), generator=generator)
-        for tokens in (5, 9, 1, 7)
-    ]
-    cache, alive = RowCache(states), [0, 1, 2, 3]
-    for count in range(2 * RESERVE + 5):
-        step = cache.step()
-        starts = [step.attention_mask.shape[1] - states[row].shape[3] - 1 for row in alive]
-        assert (~step.attention_mask).sum(dim=1).tolist() == starts
-        assert step.position_ids[:, 0].tolist() == [states[row].shape[3] for row in alive]
-        new = torch.randn((layers, 2, len(alive), heads, 1, width), generator=generator)
-        for layer in range(layers):
-            step.cache.update(new[layer, 0], new[layer, 1], layer)
-        for place, row in enumerate(alive):
-            states[row] = torch.cat([states[row], new[:, :, place]], dim=3)
-        if count in (3, 40, 150):
-            cache.drop(1)
-            alive[1] = alive[-1]
-            alive.pop()
-        for place, row in enumerate(alive):
-            assert torch.equal(cache.state(place), states[row])
-
-
-@pytest.mark.parametrize("heads", [2, 6])
-def test_grouped_attention_is_attention(heads: int) -> None:
-    generator = torch.Generator().manual_seed(0)
-    query = torch.randn((3, heads, 1, 8), generator=generator)
-    key, value = torch.randn((2, 3, 2, 11, 8), generator=generator)
-    mask = torch.arange(11) >= torch.tensor([[0], [4], [10]])
-    module = torch.nn.Module()
-    module.num_key_value_groups = heads // 2  # type: ignore[assignment]
-    output, _ = grouped_attention(module, query, key, value, mask[:, None, None], scaling=0.3)
-    for row in range(3):
-        for head in range(heads):
-            keys, values = (part[row, head * 2 // heads, mask[row]] for part in (key, value))
-            weights = torch.softmax(0.3 * keys @ query[row, head, 0], dim=0)
-            assert output[row, 0, head] == pytest.approx((weights @ values).numpy(), abs=1e-6)

@@ -7,12 +7,19 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
 
 from refork.engines.interface import EngineSettings
+from refork.engines.torch.decoder import Decoder
 from refork.engines.torch.snapshots import StateKind
 from refork.errors import EngineError
 
+KERNELS = ("stock", "batch_invariant")
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 KEY_VALUE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 SAMPLED_WEIGHTS = 1024
@@ -35,6 +42,31 @@ class Loaded:
         """Say what the model's states are; `heads` are key-value heads, `width` is of one."""
         name = str(self.dtype).removeprefix("torch.")
         return StateKind(self.digest, name, layers, heads, width)
+
+
+def open_decoder(settings: EngineSettings, folder: Path) -> Decoder:
+    """Load a model to be fed: on the fast path where that knows it, else by its own forward.
+
+    Raises
+    ------
+    EngineError
+        What `load` refuses; a model that neither path can run; kernels that its path has not.
+    """
+    # Both paths stand on `Loaded`.
+    from refork.engines.torch.dynamic.model import DynamicDecoder  # noqa: PLC0415
+
+    if settings.kernels not in KERNELS:
+        raise EngineError(
+            f"engine.kernels: {settings.kernels!r} is not one of {', '.join(KERNELS)}"
+        )
+    loaded = load(settings, folder)
+    architecture = "there is none yet"
+    if settings.kernels != "stock":
+        raise EngineError(
+            f"engine.kernels: {settings.kernels} needs the fast path, which cannot run "
+            f"{type(loaded.model).__name__}: {architecture}; stock kernels can run it"
+        )
+    return DynamicDecoder(loaded)
 
 
 def load(settings: EngineSettings, folder: Path) -> Loaded:
@@ -81,6 +113,8 @@ def _read(settings: EngineSettings, folder: Path) -> tuple[Any, Any]:
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     local = {"trust_remote_code": settings.trust_remote_code, "local_files_only": True}
     try:
+        config = AutoConfig.from_pretrained(folder, **local)
+        _check_architecture(config, settings, folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=DTYPES[settings.dtype], use_safetensors=True, **local
@@ -88,6 +122,18 @@ def _read(settings: EngineSettings, folder: Path) -> tuple[Any, Any]:
     except (OSError, ValueError) as error:
         raise EngineError(f"{folder}: the model cannot be loaded: {error}") from error
     return model, tokenizer
+
+
+def _check_architecture(config: Any, settings: EngineSettings, folder: Path) -> None:
+    """Refuse what is not a causal language model; what transformers would say is a page long."""
+    own = settings.trust_remote_code and "AutoModelForCausalLM" in (
+        getattr(config, "auto_map", None) or {}
+    )
+    if not own and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise EngineError(
+            f"{folder}: the model cannot be loaded: {config.model_type!r} is not a causal language "
+            f"model of transformers {transformers.__version__}"
+        )
 
 
 def _context_length(config: Any, tokenizer: Any) -> int:

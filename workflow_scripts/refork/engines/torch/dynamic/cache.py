@@ -44,28 +44,34 @@ class Step:
 
 
 class RowCache:
-    """One buffer [layers, 2, rows, heads, columns, head_dim] for rows of different lengths.
+    """One buffer [layers, 2, capacity, heads, columns, head_dim] for rows of different lengths.
 
     All rows end at the same column, so that a step writes one column: row r holds the columns from
     starts[r] to `end`, and what lies left of them is masked.
     """
 
-    def __init__(self, states: list[torch.Tensor]) -> None:
-        """Place each row's state [layers, 2, heads, tokens, head_dim]."""
-        lengths = [state.shape[3] for state in states]
-        self.end = max(lengths)
-        self.starts = [self.end - length for length in lengths]
-        layers, _, heads, _, width = states[0].shape
-        shape = (layers, 2, len(states), heads, self.end + RESERVE, width)
+    def __init__(self, capacity: int, empty: torch.Tensor) -> None:
+        """Make room for rows whose states are like `empty` [layers, 2, heads, 0, head_dim]."""
+        self.end = 0
+        self.starts: list[int] = []
+        layers, _, heads, _, width = empty.shape
         # Zeros, for a masked column must hold finite numbers.
-        self.buffer = torch.zeros(shape, dtype=states[0].dtype, device=states[0].device)
-        for row, state in enumerate(states):
-            self.buffer[:, :, row, :, self.starts[row] : self.end] = state
+        self.buffer = empty.new_zeros((layers, 2, capacity, heads, RESERVE, width))
+
+    def enter(self, state: torch.Tensor, tokens: int) -> None:
+        """Add a row behind the others: a copy of the first `tokens` tokens of a state."""
+        row = len(self.starts)
+        if row == self.buffer.shape[2]:
+            raise ValueError(f"a cache of {row} rows has no place for another")
+        if tokens > self.end:
+            self._grow(tokens)
+        self.starts.append(self.end - tokens)
+        self.buffer[:, :, row, :, self.starts[row] : self.end] = state[:, :, :, :tokens]
 
     def step(self) -> Step:
         """Give views for the next decode step; `end` moves on by one column."""
         if self.end == self.buffer.shape[4]:
-            self._grow()
+            self._grow(0)
         first = min(self.starts)
         self.end += 1
         rows = len(self.starts)
@@ -91,12 +97,17 @@ class RowCache:
         self.starts[row] = self.starts[last]
         self.starts.pop()
 
-    def _grow(self) -> None:
-        """Make room for more columns, and let go of those that no row uses any more."""
-        first = min(self.starts)
-        old = self.buffer[:, :, : len(self.starts), :, first : self.end]
-        shape = (*old.shape[:4], old.shape[4] + RESERVE, old.shape[5])
-        self.buffer = old.new_zeros(shape)
-        self.buffer[:, :, :, :, : old.shape[4]] = old
-        self.end -= first
-        self.starts = [start - first for start in self.starts]
+    def _grow(self, tokens: int) -> None:
+        """Make room for more columns, and `end` at least `tokens`.
+
+        Columns that no row uses any more are let go of.
+        """
+        rows = len(self.starts)
+        first = min(self.starts, default=self.end)
+        used = self.end - first
+        end = max(used, tokens)
+        old = self.buffer[:, :, :rows, :, first : self.end]
+        self.buffer = old.new_zeros((*self.buffer.shape[:4], end + RESERVE, old.shape[5]))
+        self.buffer[:, :, :rows, :, end - used : end] = old
+        self.starts = [start - first + end - used for start in self.starts]
+        self.end = end
