@@ -54,13 +54,17 @@ def open_decoder(settings: EngineSettings, folder: Path) -> Decoder:
     """
     # Both paths stand on `Loaded`.
     from refork.engines.torch.dynamic.model import DynamicDecoder  # noqa: PLC0415
+    from refork.engines.torch.llama.architecture import read_architecture  # noqa: PLC0415
+    from refork.engines.torch.llama.decoder import LlamaDecoder  # noqa: PLC0415
 
     if settings.kernels not in KERNELS:
         raise EngineError(
             f"engine.kernels: {settings.kernels!r} is not one of {', '.join(KERNELS)}"
         )
     loaded = load(settings, folder)
-    architecture = "there is none yet"
+    architecture = read_architecture(loaded.config)
+    if not isinstance(architecture, str):
+        return LlamaDecoder(loaded, architecture, settings.kernels)
     if settings.kernels != "stock":
         raise EngineError(
             f"engine.kernels: {settings.kernels} needs the fast path, which cannot run "
