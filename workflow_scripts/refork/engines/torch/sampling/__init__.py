@@ -7,11 +7,20 @@ the batch influences.
 
 import torch
 
-from refork.engines.torch.sampling import tensors
-from refork.engines.torch.sampling.draws import Drawn, Draws
+from refork.engines.torch.sampling import rows, tensors
+from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
 from refork.engines.torch.sampling.tensors import CANDIDATES, rank, sample
 
-__all__ = ["CANDIDATES", "Drawn", "Draws", "draw", "log_probabilities", "rank", "sample"]
+__all__ = [
+    "CANDIDATES",
+    "Drawn",
+    "Draws",
+    "LogitsError",
+    "draw",
+    "log_probabilities",
+    "rank",
+    "sample",
+]
 
 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
@@ -25,7 +34,14 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
         How each row is drawn.
     recorded
         Most probable tokens to give beside the drawn one.
+
+    Raises
+    ------
+    LogitsError
+        A row's logits are NaN or infinite.
     """
+    if logits.device.type == "cpu":
+        return rows.draw(logits, draws, recorded)
     return tensors.draw(logits, draws, recorded)
 
 
@@ -34,5 +50,12 @@ def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tenso
 
     The same numbers as those of `draw`, so that a token fed again in the same way has its recorded
     number bit for bit.
+
+    Raises
+    ------
+    LogitsError
+        A row's logits are NaN or infinite.
     """
+    if logits.device.type == "cpu":
+        return rows.log_probabilities(logits, tokens)
     return tensors.log_probabilities(logits, tokens)

@@ -1,8 +1,11 @@
 """How rows are drawn, and what was drawn."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+
+from refork.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -36,3 +39,21 @@ class Drawn:
     logprobs: list[float]
     top_tokens: list[list[int]]  # best first, the lowest id first among equals
     top_logprobs: list[list[float]]
+
+
+class LogitsError(EngineError):
+    """A row's logits are NaN or infinite: it has no log-probabilities, and nothing can be drawn.
+
+    Whoever knows the request of `row` names its question.
+    """
+
+    def __init__(self, row: int) -> None:
+        """Say which row of the logits it is."""
+        super().__init__("the model's logits are NaN or infinite")
+        self.row = row
+
+    @classmethod
+    def raise_if_any(cls, faulty: Any) -> None:
+        """Raise for the first row that is marked in an array or tensor of truth values [rows]."""
+        if faulty.any():
+            raise cls(int(faulty.nonzero()[0][0]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
-from refork.engines.torch.sampling.draws import Drawn, Draws
+from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
 
 GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""
@@ -47,7 +47,9 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Give raw log-probabilities; see `sampling.log_probabilities`."""
-    return logits.gather(-1, tokens) - logits.logsumexp(dim=-1, keepdim=True)
+    log_sums = logits.logsumexp(dim=-1, keepdim=True)
+    LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
+    return logits.gather(-1, tokens) - log_sums
 
 
 def gumbel(uniforms: torch.Tensor) -> torch.Tensor:
