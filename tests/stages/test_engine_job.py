@@ -6,15 +6,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from helpers.engine_jobs import Jobs, lay_out
+from helpers.studies import LOCKED
 from helpers.tiny_model import write_tiny_model
 from refork.data.files import write_json
-from refork.study.stages import record_hash
+from refork.engines.describe import describe
+from refork.engines.interface import EngineSettings
+from refork.stages import engine_job
+from refork.study.config import Settings
+from refork.study.stages import record_hash, variant_stages
 
 SLOW = {"engine": {"synthetic": {"step_seconds": 0.4}}}
 
@@ -50,6 +56,21 @@ def test_the_number_of_processes_changes_nothing(
     assert manifest(shared) == manifest(alone)
     requests = manifest(alone)["requests"]
     assert isinstance(requests, int) and requests > 20
+
+
+def test_the_engine_is_started_with_what_its_hash_holds(
+    synthetic_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[EngineSettings] = []
+    monkeypatch.setattr(engine_job, "open_engine", lambda settings, _: opened.append(settings))
+    engine = {"dtype": "float32", "kernels": "batch_invariant", "threads": 3, "batch_rows": 5}
+    settings = Settings.model_validate({"engine": {"kind": "torch", "device": "cpu", **engine}})
+    locked = {**LOCKED, "engine": describe("torch", "cpu")}
+    stages = variant_stages(settings, locked)
+    for stage in (stages.rollouts, stages.passes["refeed"]):
+        engine_job.start_engine(stage.record, synthetic_model, shuffled=stage.name == "resample")
+    one = EngineSettings("torch", "cpu", "float32", 3, 5, "batch_invariant")
+    assert opened == [one, replace(one, shuffled=True)]
 
 
 def manifest(folder: Path) -> dict[str, object]:
