@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 Array = Any  # of uint16 (bfloat16) or float32
@@ -223,38 +223,66 @@ def place(
             memory[layer, 1, row, head, column] = source[first : first + width]
 
 
-@_compiled()
-def _add_products(out: Any, coefficients: Any, matrix: Any) -> None:
-    """Add Σ c_i · m_i to a row, one i after the other, however many there are in one turn."""
-    count = len(coefficients)
-    i = 0
-    while i + STRIDE <= count:
-        c0, c1, c2, c3 = (
-            coefficients[i],
-            coefficients[i + 1],
-            coefficients[i + 2],
-            coefficients[i + 3],
+def _add_products(_: Any, out: Any, coefficients: Any, matrix: Any) -> Any:
+    """Add Σ c_i · m_i to a row, one i after the other; LANES columns stand in a vector.
+
+    Written as vectors, for the sums to stay in registers: LLVM leaves them in memory.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        arrays = [
+            context.make_array(kind)(context, builder, argument)
+            for kind, argument in zip(signature.args, arguments, strict=True)
+        ]
+        totals, factors, rows = (array.data for array in arrays)
+        count = cgutils.unpack_tuple(builder, arrays[1].shape)[0]
+        columns = cgutils.unpack_tuple(builder, arrays[2].shape)[1]
+        done = cgutils.alloca_once_value(builder, columns.type(0))
+        for vectors in (4, 1):
+            step = columns.type(vectors * LANES)
+            first = builder.load(done)
+            turns = builder.sdiv(builder.sub(columns, first), step)
+            with cgutils.for_range(builder, turns) as loop:
+                start = builder.add(first, builder.mul(loop.index, step))
+                _vector_sums(builder, totals, factors, rows, (start, count, columns), vectors)
+            builder.store(builder.add(first, builder.mul(turns, step)), done)
+        return context.get_dummy_value()
+
+    return types.none(out, coefficients, matrix), code
+
+
+def _vector_sums(
+    builder: Any, totals: Any, factors: Any, rows: Any, sizes: tuple[Any, Any, Any], vectors: int
+) -> None:
+    """Emit the loop over i for some vectors of columns, from `start` on."""
+    start, count, columns = sizes
+    vector = ir.VectorType(_FLOAT, LANES)
+    kind = ir.FunctionType(vector, (vector, vector, vector))
+    fused = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+
+    def address(pointer: Any, place: Any) -> Any:
+        return builder.bitcast(builder.gep(pointer, [place]), vector.as_pointer())
+
+    places = [builder.add(start, start.type(number * LANES)) for number in range(vectors)]
+    sums = [cgutils.alloca_once(builder, vector) for _ in places]
+    for place, total in zip(places, sums, strict=True):
+        builder.store(builder.load(address(totals, place), align=4), total)
+    with cgutils.for_range(builder, count) as loop:
+        factor = builder.load(builder.gep(factors, [loop.index]))
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), factor, ir.Constant(_WORD, 0))
+        splat = builder.shuffle_vector(
+            one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_WORD, LANES), None)
         )
-        c4, c5, c6, c7 = (
-            coefficients[i + 4],
-            coefficients[i + 5],
-            coefficients[i + 6],
-            coefficients[i + 7],
-        )
-        for j in range(matrix.shape[1]):
-            total = fma(c0, matrix[i, j], out[j])
-            total = fma(c1, matrix[i + 1, j], total)
-            total = fma(c2, matrix[i + 2, j], total)
-            total = fma(c3, matrix[i + 3, j], total)
-            total = fma(c4, matrix[i + 4, j], total)
-            total = fma(c5, matrix[i + 5, j], total)
-            total = fma(c6, matrix[i + 6, j], total)
-            out[j] = fma(c7, matrix[i + 7, j], total)
-        i += STRIDE
-    while i < count:
-        for j in range(matrix.shape[1]):
-            out[j] = fma(coefficients[i], matrix[i, j], out[j])
-        i += 1
+        row = builder.mul(loop.index, columns)
+        for place, total in zip(places, sums, strict=True):
+            part = builder.load(address(rows, builder.add(row, place)), align=4)
+            builder.store(builder.call(fused, (splat, part, builder.load(total))), total)
+    for place, total in zip(places, sums, strict=True):
+        store = builder.store(builder.load(total), address(totals, place))
+        store.align = 4
+
+
+add_products = intrinsic(_add_products)
 
 
 @_compiled()
@@ -328,10 +356,11 @@ def attend(
     group = heads // key_heads
     addresses, held, shared = prefixes
     scale = _ONE / np.sqrt(np.float32(width))
+    breadth = -(-width // LANES) * LANES
     staged_keys = np.zeros((width, BLOCK), np.float32)
-    staged_values = np.zeros((BLOCK, width), np.float32)
+    staged_values = np.zeros((BLOCK, breadth), np.float32)
     questions = np.empty((len(query), group, width), np.float32)
-    answers = np.empty((len(query), group, width), np.float32)
+    answers = np.empty((len(query), group, breadth), np.float32)
     reach = 0
     for row in range(len(query)):
         reach = max(reach, shared[row] + own[row])
@@ -359,7 +388,7 @@ def attend(
                         for member in range(group):
                             part = scores[row, member, first : first + BLOCK]
                             part[:] = _ZERO
-                            _add_products(part, questions[row, member], staged_keys)
+                            add_products(part, questions[row, member], staged_keys)
             for row in rows:
                 for first in range(0, own[row], BLOCK):
                     last = min(first + BLOCK, own[row])
@@ -368,7 +397,7 @@ def attend(
                         start = shared[row] + first
                         part = scores[row, member, start : start + BLOCK]
                         part[:] = _ZERO
-                        _add_products(part, questions[row, member], staged_keys)
+                        add_products(part, questions[row, member], staged_keys)
                 for member in range(group):
                     answers[row, member] = _ZERO
             totals = np.empty((len(query), group), np.float32)
@@ -381,7 +410,7 @@ def attend(
                     last = min(first + BLOCK, shared[row])
                     if first < last:
                         for member in range(group):
-                            _add_products(
+                            add_products(
                                 answers[row, member], scores[row, member, first:last], staged_values
                             )
             for row in rows:
@@ -389,7 +418,7 @@ def attend(
                     last = min(first + BLOCK, own[row])
                     _lay_values(memory[layer, 1, row, head, first:last], staged_values)
                     for member in range(group):
-                        _add_products(
+                        add_products(
                             answers[row, member],
                             scores[row, member, shared[row] + first : shared[row] + last],
                             staged_values,
