@@ -1,4 +1,4 @@
-"""Draws of the torch engine against draws by the definition."""
+"""Draws on tensors against draws by the definition."""
 
 import math
 
@@ -7,58 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
+from helpers.draws import draws, logits, plain_draws
 from refork.engines import seeds
 from refork.engines.torch.sampling import tensors
 from refork.engines.torch.sampling.draws import Draws
 from refork.engines.torch.sampling.tensors import rank, sample
 
 SEEDS = st.integers(0, 2**64 - 1)
-
-
-def draws(rows: int, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> Draws:
-    numbers = torch.arange(rows, dtype=torch.int64)
-    return Draws(
-        seeds=numbers,
-        positions=torch.full((rows,), 17),
-        temperature=torch.full((rows,), temperature),
-        top_p=torch.full((rows,), top_p),
-        top_k=torch.full((rows,), top_k),
-    )
-
-
-def logits(rows: int, vocabulary: int, spread: float = 3.0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(vocabulary)
-    return spread * torch.randn((rows, vocabulary), generator=generator)
-
-
-def plain(scores: torch.Tensor, given: Draws) -> list[int]:
-    """Draw by the definition, every token hashed and every probability sorted."""
-    drawn = []
-    for row, values in enumerate(scores.double().numpy()):
-        temperature, top_p = (float(field[row]) for field in (given.temperature, given.top_p))
-        top_k = int(given.top_k[row])
-        if temperature == 0:
-            drawn.append(int(np.argmax(values)))
-            continue
-        # In the engine's float32, so that tokens at the edge of top-p fall on the same side.
-        scaled = (scores[row] / given.temperature[row]).double().numpy()
-        kept = np.full(len(values), True)
-        if top_k:
-            kept = scaled >= np.sort(scaled)[::-1][min(top_k, len(scaled)) - 1]
-        if top_p < 1:
-            probabilities = np.where(kept, np.exp(scaled - scaled.max()), 0)
-            probabilities /= probabilities.sum()
-            order = np.argsort(-probabilities, kind="stable")
-            before = np.cumsum(probabilities[order]) - probabilities[order]
-            last = order[np.sum(before < top_p) - 1]
-            kept &= scaled >= scaled[last]
-        tokens = np.arange(len(values))
-        seed = np.uint64(given.seeds[row].item() % 2**64)
-        noise = -np.log(-np.log(seeds.uniform(seed, given.positions[row].item(), tokens)))
-        drawn.append(int(np.argmax(np.where(kept, scaled + noise, -np.inf))))
-    return drawn
 
 
 @given(st.lists(SEEDS, min_size=1, max_size=5), st.integers(0, 2**20), st.integers(0, 2**18))
@@ -89,36 +45,14 @@ def test_pruned_draws_are_the_plain_ones(
 ) -> None:
     scores = logits(6, vocabulary, spread)
     given_draws = draws(6, temperature, top_p, top_k)
-    assert sample(scores, given_draws).tolist() == plain(scores, given_draws)
+    assert sample(scores, given_draws).tolist() == plain_draws(scores, given_draws)
 
 
 @pytest.mark.parametrize("spread", [0.1, 2.0, 8.0])
 def test_large_vocabularies_are_searched_to_the_end(spread: float) -> None:
     scores = logits(4, 50_000, spread)
     for given_draws in (draws(4), draws(4, 2.0, 0.99), draws(4, 1.0, 1.0, 3000)):
-        assert sample(scores, given_draws).tolist() == plain(scores, given_draws)
-
-
-def test_draws_follow_the_softmax() -> None:
-    count = 20_000
-    scores = logits(1, 30, 1.0)
-    tokens = sample(scores.expand(count, -1), draws(count, temperature=0.7))
-    expected = count * torch.softmax(scores[0].double() / 0.7, dim=0).numpy()
-    assert chisquare(np.bincount(tokens, minlength=30), expected).pvalue > 1e-3
-
-
-def test_positions_draw_independently() -> None:
-    count = 20_000
-    scores = torch.zeros(count, 4)
-    there = draws(count)
-    here = Draws(there.seeds, there.positions + 1, *_rest(there))
-    table = np.zeros((4, 4))
-    np.add.at(table, (sample(scores, here).numpy(), sample(scores, there).numpy()), 1)
-    assert chisquare(table.ravel()).pvalue > 1e-3
-
-
-def _rest(given: Draws) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return given.temperature, given.top_p, given.top_k
+        assert sample(scores, given_draws).tolist() == plain_draws(scores, given_draws)
 
 
 def test_a_row_draws_the_same_alone_and_among_others() -> None:
@@ -139,7 +73,7 @@ def test_rows_of_different_kinds_share_a_batch() -> None:
         top_p=torch.tensor([1.0, 0.9, 1.0, 1.0]),
         top_k=torch.tensor([0, 0, 0, 5]),
     )
-    assert sample(scores, mixed).tolist() == plain(scores, mixed)
+    assert sample(scores, mixed).tolist() == plain_draws(scores, mixed)
 
 
 def test_equals_are_ranked_by_their_number() -> None:

@@ -9,18 +9,8 @@ import torch
 
 from refork.engines.torch.sampling import rows, tensors
 from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
-from refork.engines.torch.sampling.tensors import CANDIDATES, rank, sample
 
-__all__ = [
-    "CANDIDATES",
-    "Drawn",
-    "Draws",
-    "LogitsError",
-    "draw",
-    "log_probabilities",
-    "rank",
-    "sample",
-]
+__all__ = ["Drawn", "Draws", "LogitsError", "draw", "log_probabilities"]
 
 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:

@@ -36,20 +36,29 @@ def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) 
 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
     """Draw one token a row; see `sampling.draw`."""
+    log_sums = _log_sums(logits)
     ranked = rank(logits, max(CANDIDATES, recorded))
     tokens = sample(logits, draws, ranked)
-    top = ranked.tokens[:, :recorded]
-    logprobs = log_probabilities(logits, torch.cat([tokens[:, None], top], dim=-1)).tolist()
+    chosen = torch.cat([tokens[:, None], ranked.tokens[:, :recorded]], dim=-1)
+    logprobs = (logits.gather(-1, chosen) - log_sums).tolist()
     return Drawn(
-        tokens.tolist(), [row[0] for row in logprobs], top.tolist(), [row[1:] for row in logprobs]
+        tokens.tolist(),
+        [row[0] for row in logprobs],
+        chosen[:, 1:].tolist(),
+        [row[1:] for row in logprobs],
     )
 
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Give raw log-probabilities; see `sampling.log_probabilities`."""
+    return logits.gather(-1, tokens) - _log_sums(logits)
+
+
+def _log_sums(logits: torch.Tensor) -> torch.Tensor:
+    """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
     log_sums = logits.logsumexp(dim=-1, keepdim=True)
     LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
-    return logits.gather(-1, tokens) - log_sums
+    return log_sums
 
 
 def gumbel(uniforms: torch.Tensor) -> torch.Tensor:
