@@ -1,7 +1,9 @@
 """Requests of a batch group as records, and the checks that come before anything runs."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,10 @@ from refork.engines.interface import ROLLOUT_ID
 from refork.errors import EngineError
 
 STATES = ("fresh", "snapshot", "decode_replay", "prefill")
+MOST_TOP_LOGPROBS = 20
+"""Most probable tokens that an engine gives with each token."""
+LEAST_TEMPERATURE = 1e-3
+"""Below it, logit/T may leave float32; 0 is greedy."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +89,56 @@ def _fault(
     snapshots_out: Path | None,
 ) -> str | None:
     """Say the first thing that is wrong with a request."""
+    faults = chain(
+        _state_faults(request, snapshots_in, snapshots_out),
+        _length_faults(request, context_length),
+        _sampling_faults(request),
+    )
+    return next(faults, None)
+
+
+def _length_faults(request: Request, context_length: int) -> Iterator[str]:
     prefix, known = len(request.token_ids), len(request.known)
     generated = prefix - request.prompt_length
     recorded = generated if request.logprobs is None else len(request.logprobs)
-    checks = (
-        (request.state in STATES, f"state {request.state!r} is not one of {', '.join(STATES)}"),
-        (
-            1 <= request.prompt_length <= prefix,
-            f"a prompt of {request.prompt_length} tokens in a prefix of {prefix}",
-        ),
-        (recorded == generated, f"{recorded} log-probabilities for {generated} generated tokens"),
-        (request.max_tokens >= 1, f"max_tokens is {request.max_tokens}, must be at least 1"),
-        (
-            known + request.max_tokens <= context_length,
+    if not 1 <= request.prompt_length <= prefix:
+        yield f"a prompt of {request.prompt_length} tokens in a prefix of {prefix}"
+    if recorded != generated:
+        yield f"{recorded} log-probabilities for {generated} generated tokens"
+    if min(request.known, default=0) < 0:
+        yield f"token id {min(request.known)} is negative"
+    if request.max_tokens < 1:
+        yield f"max_tokens is {request.max_tokens}, must be at least 1"
+    if prefix > context_length:
+        yield f"a prefix of {prefix} tokens is longer than the context of {context_length} tokens"
+    if known + request.max_tokens > context_length:
+        yield (
             f"{known} tokens and {request.max_tokens} more do not fit the context of "
-            f"{context_length} tokens",
-        ),
-        (request.state != "snapshot" or snapshots_in, "state snapshot needs a snapshot file"),
-        (not request.keep_snapshot or snapshots_out, "keep_snapshot needs a file to write to"),
-    )
-    return next((fault for passed, fault in checks if not passed), None)
+            f"{context_length} tokens"
+        )
+
+
+def _sampling_faults(request: Request) -> Iterator[str]:
+    temperature, top_p = request.temperature, request.top_p
+    if temperature != 0 and not LEAST_TEMPERATURE <= temperature < math.inf:
+        yield (
+            f"temperature is {temperature:g}, must be 0 or a finite number from "
+            f"{LEAST_TEMPERATURE:g} up"
+        )
+    if not 0 < top_p <= 1:
+        yield f"top_p is {top_p:g}, must be above 0 and at most 1"
+    if request.top_k < 0:
+        yield f"top_k is {request.top_k}, must be 0 (all tokens) or more"
+    if not 0 <= request.top_logprobs <= MOST_TOP_LOGPROBS:
+        yield f"top_logprobs is {request.top_logprobs}, must be from 0 to {MOST_TOP_LOGPROBS}"
+
+
+def _state_faults(
+    request: Request, snapshots_in: Path | None, snapshots_out: Path | None
+) -> Iterator[str]:
+    if request.state not in STATES:
+        yield f"state {request.state!r} is not one of {', '.join(STATES)}"
+    if request.state == "snapshot" and not snapshots_in:
+        yield "state snapshot needs a snapshot file"
+    if request.keep_snapshot and not snapshots_out:
+        yield "keep_snapshot needs a file to write to"
