@@ -22,7 +22,6 @@ from refork.stages.probe_requests import (
     SHORTEST,
     Extent,
     Reference,
-    halves,
     reference_requests,
     resumed_requests,
     shuffled,
@@ -156,12 +155,13 @@ class _Probe:
         """Lay out the groups of each way."""
         common, other = self._engines.common, self._engines.shuffled
         plans = [
-            _Plan("alone", common, [[request] for request in asked.some]),
+            _Plan("alone", common, [[request] for request in asked.quarter]),
             _Plan("order", other, [shuffled(asked.group)]),
-            _Plan("narrow", common, halves(asked.compared)),
+            _Plan("narrow", common, [asked.half]),
         ]
         for name, state in _RESUMED.items():
-            requests = shuffled(resumed_requests(asked.compared, results, state))
+            resumed = asked.compared if state == "snapshot" else asked.half
+            requests = shuffled(resumed_requests(resumed, results, state))
             if state == "snapshot" and not kept:
                 plans.append(_Plan(name, other, [], "the engine keeps no states"))
             elif not requests:

@@ -18,11 +18,14 @@ _ORDER_SEED = 1
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a probe runs: questions, rollouts that are compared, tokens of each at most."""
+    """How much a probe runs: questions, rollouts that are compared, tokens of each at most.
+
+    Half a minute of a small model on one core.
+    """
 
     questions: int = 4
     rollouts: int = 16
-    max_tokens: int = 32
+    max_tokens: int = 24
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,13 @@ class Reference:
         return sorted(rows, key=lambda row: (order[row["question_id"]], row["rollout"]))
 
     @property
-    def some(self) -> Sequence[Row]:
-        """Some of the compared rollouts, of all questions, for what takes long."""
+    def half(self) -> Sequence[Row]:
+        """Every second of the compared rollouts, for what takes longer."""
+        return self.compared[::2]
+
+    @property
+    def quarter(self) -> Sequence[Row]:
+        """Every fourth of them, for what takes longest."""
         return self.compared[::4]
 
 
@@ -116,11 +124,6 @@ def shuffled(requests: Sequence[Row]) -> list[Row]:
     return sorted(
         requests, key=lambda row: shuffle_key(_ORDER_SEED, row["question_id"], row["rollout"])
     )
-
-
-def halves(requests: Sequence[Row]) -> list[Sequence[Row]]:
-    """Deal requests into two groups, the second empty where there is only one."""
-    return [half for half in (requests[0::2], requests[1::2]) if half]
 
 
 def table(requests: Sequence[Row]) -> pa.Table:
