@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from refork.engines.torch.llama import compiled
+from refork.engines.torch.llama.compiled.attention import attend
+from refork.engines.torch.llama.compiled.elementwise import add_norm, gate, place
 from refork.engines.torch.llama.forward import Attention, Places, Table
 from refork.engines.torch.llama.memory import Row
 
@@ -32,7 +33,7 @@ class CompiledElementwise:
         normed = torch.empty_like(stream)
         own = array(stream)
         other = own if update is None else array(update)
-        compiled.add_norm(own, other, array(weight), epsilon, update is not None, array(normed))
+        add_norm(own, other, update is not None, array(weight), epsilon, array(normed))
         return normed
 
     def place(
@@ -49,7 +50,7 @@ class CompiledElementwise:
         key_heads, width = memory.shape[3], memory.shape[5]
         heads = projected.shape[1] // width - 2 * key_heads
         query = projected.new_empty((len(projected), heads, width))
-        compiled.place(
+        place(
             array(projected),
             (array(norms[0]), array(norms[1])),
             epsilon,
@@ -64,7 +65,7 @@ class CompiledElementwise:
     def gate(self, projected: torch.Tensor) -> torch.Tensor:
         """Give silu(gate) · up of [rows, 2 · inner]."""
         gated = projected.new_empty((len(projected), projected.shape[1] // 2))
-        compiled.gate(array(projected), array(gated))
+        gate(array(projected), array(gated))
         return gated
 
 
@@ -95,21 +96,20 @@ class CompiledAttention:
             np.array([row.shared for row in rows]),
         )
         self._own = np.array([row.own + fed for row in rows])
-        self._order = np.argsort(self._prefixes[0], kind="stable")
-        changes = np.flatnonzero(np.diff(self._prefixes[0][self._order])) + 1
-        self._bounds = np.concatenate([[0], changes, [len(rows)]])
+        order = np.argsort(self._prefixes[0], kind="stable")
+        changes = np.flatnonzero(np.diff(self._prefixes[0][order])) + 1
+        self._groups = order, np.concatenate([[0], changes, [len(rows)]])
 
     def attend(self, layer: int, query: torch.Tensor) -> torch.Tensor:
         """Attend with rotated queries [tokens, heads, width]; gives [tokens, heads · width]."""
         out = torch.empty_like(query)
-        compiled.attend(
+        attend(
             array(query),
             array(self.memory),
             layer,
             self._own,
             self._prefixes,
-            self._order,
-            self._bounds,
+            self._groups,
             array(out),
         )
         return out.flatten(1)
