@@ -54,7 +54,7 @@ def write_tiny_neox(folder: Path) -> None:
     )
 
 
-def _tokens(folder: Path) -> dict[str, int]:
+def _tokens(folder: Path) -> dict[str, Any]:
     """Size of the vocabulary, first and last token of a text."""
     write_tokenizer(folder)
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
