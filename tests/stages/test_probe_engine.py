@@ -16,12 +16,13 @@ from safetensors.torch import save_file
 
 from helpers.probed_engine import LAYERS, LayeredEngine, Rows
 from helpers.repository import ROOT
+from helpers.tiny_model import write_tiny_model
 from refork.data.files import write_json
 from refork.data.manifest import manifest_path, write_manifest
 from refork.data.probe_record import ProbeRecord, Way, read_probe
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import from_rows, write_table
-from refork.engines import KINDS
+from refork.engines import KINDS, open_engine
 from refork.engines.describe import describe
 from refork.engines.interface import EngineSettings, SyntheticSettings
 from refork.engines.synthetic.engine import SyntheticEngine
@@ -267,6 +268,28 @@ def test_the_requests_are_those_of_the_study() -> None:
     assert shuffled(asked.group) != asked.group
     assert {row["question_id"] for row in asked.quarter} == {"q0", "q1", "q2", "q3"}
     assert (len(asked.half), len(asked.quarter)) == (8, 4)
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("kernels", ["stock", "batch_invariant"])
+def test_the_torch_engine(tiny_model: Path, tmp_path: Path, kernels: str, dtype: str) -> None:
+    engine = open_engine(EngineSettings("torch", "cpu", dtype, 1, BATCH_ROWS, kernels), tiny_model)
+    record = probed(engine, tmp_path)
+    found = differing(record)
+    assert record.invariant == (kernels == "batch_invariant")
+    assert found["refeed"].first_layer is not None
+    assert all(way.states == way.rollouts > 0 for way in record.ways)
+    if kernels == "stock":
+        assert {"alone", "resume"} & set(found)
+    else:
+        assert set(found) == {"refeed"}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
