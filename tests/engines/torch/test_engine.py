@@ -81,16 +81,20 @@ def test_log_probabilities_are_the_models_own(tiny_subject: Subject) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         tiny_subject.folder, dtype=torch.float32, attn_implementation="eager"
     )
-    bound = 1e-4 if tiny_subject.settings.dtype == "float32" else 0.6
+    differences = []
     for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
         sequence = torch.tensor([request["token_ids"] + result["token_ids"]])
         with torch.no_grad():
             logits = model(sequence).logits[0, request["prompt_length"] - 1 : -1]
         own = logits.log_softmax(dim=-1)
-        chosen = own.gather(-1, torch.tensor(result["token_ids"])[:, None])[:, 0]
-        assert result["logprobs"] == pytest.approx(chosen.tolist(), abs=bound)
+        chosen = own.gather(-1, torch.tensor(result["token_ids"])[:, None])
         best = own.topk(5).values
-        assert np.abs(np.array(result["top_logprobs"]) - best.numpy()).max() < bound
+        found = np.column_stack([result["logprobs"], result["top_logprobs"]])
+        differences.append(np.abs(found - torch.cat([chosen, best], dim=-1).numpy()))
+    if tiny_subject.settings.dtype == "float32":
+        assert np.concatenate(differences).max() < 1e-4
+    else:
+        assert np.concatenate(differences).mean() < 0.15
 
 
 def test_what_is_fed_is_what_is_counted(tiny_subject: Subject, tmp_path: Path) -> None:
@@ -204,50 +208,3 @@ def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_pat
     first = ended.run_group(requests, None, None).to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"dtype": "float16"}, "engine.dtype: 'float16' is not one of bfloat16, float32"),
-        ({"device": "tpu"}, "engine.device: 'tpu' is not one of cpu, cuda"),
-        ({"kind": "abacus"}, "engine.kind: 'abacus' is not one of torch, synthetic"),
-    ],
-)
-def test_unknown_settings_are_refused(
-    tiny_subject: Subject, changes: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(EngineError, match=words):
-        tiny_subject.open(**changes)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_said(tiny_subject: Subject) -> None:
-    with pytest.raises(EngineError, match="torch sees no GPU"):
-        tiny_subject.open(device="cuda")
-
-
-def test_a_folder_without_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    write_tokenizer(tmp_path)
-    (tmp_path / "config.json").write_bytes((tiny_model / "config.json").read_bytes())
-    with pytest.raises(EngineError, match="the model cannot be loaded"):
-        make_subject("torch", "float32", tmp_path, 0.0)
-
-
-def test_a_state_that_is_more_than_keys_and_values_is_refused(tmp_path: Path) -> None:
-    sizes = {name: size for name, size in SIZES.items() if name != "pad_token_id"}
-    config = transformers.Qwen3NextConfig(
-        **sizes,
-        layer_types=["linear_attention", "full_attention"],
-        num_experts=2,
-        num_experts_per_tok=1,
-        moe_intermediate_size=24,
-        shared_expert_intermediate_size=24,
-        linear_num_value_heads=2,
-        linear_num_key_heads=2,
-        linear_key_head_dim=8,
-        linear_value_head_dim=8,
-    )
-    write_model(tmp_path, config)
-    with pytest.raises(EngineError, match="more state than keys and values"):
-        make_subject("torch", "float32", tmp_path, 0.0)

@@ -71,9 +71,10 @@ class DynamicDecoder:
         logits = logits[0, -kept:].float()
         behind = torch.tensor(tokens[prompt_length:], dtype=torch.int64, device=self.device)
         logprobs = log_probabilities(logits[:-1], behind[:, None])[:, 0]
-        shapes = {part.shape for layer in cache.layers for part in (layer.keys, layer.values)}
+        parts = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+        shapes = sorted({tuple(part.shape[1:]) for part in parts})
         if len(shapes) != 1:
-            raise ValueError(f"its keys and values have the shapes {sorted(shapes)}, not one")
+            raise ValueError(f"its keys and values have the shapes {shapes}, not one")
         states = [torch.cat([layer.keys, layer.values]) for layer in cache.layers]
         return Fed(torch.stack(states), logits[-1].clone(), logprobs.tolist())
 
