@@ -126,10 +126,10 @@ class LlamaDecoder:
         group = self._architecture.heads // self._architecture.key_heads
         if self.invariant:
             if self._compiled:
-                return CompiledAttention, "positions"
-            return _blocks, f"blocks of {KEYS}"
+                return CompiledAttention, "compiled, by position"
+            return _blocks, f"blocks of {KEYS} keys"
         if self._compiled:
-            return partial(SharedAttention, group=group), "shared sdpa"
+            return partial(SharedAttention, group=group), "sdpa, prefixes shared"
         return OwnAttention, "sdpa"
 
     def _tile(self, state: torch.Tensor, first: int, count: int) -> Attention:
