@@ -12,6 +12,8 @@ from refork.engines.torch.snapshots import StateKind
 
 VOCABULARY = 32
 END = 31
+POISON = 30
+"""Behind this token there are no numbers."""
 
 
 class ToyDecoder:
@@ -95,9 +97,9 @@ def _state(tokens: list[int]) -> torch.Tensor:
 
 
 def _logits(tokens: list[int]) -> torch.Tensor:
-    """Give logits of all tokens but the end, which is never drawn."""
+    """Give logits of all tokens but the last two, which are never drawn."""
     digest = hashlib.blake2b(repr(tokens).encode(), digest_size=8).digest()
     generator = np.random.default_rng(int.from_bytes(digest, "big"))
     logits = generator.standard_normal(VOCABULARY).astype(np.float32)
-    logits[END] = -1e9
+    logits[[POISON, END]] = np.nan if POISON in tokens else -1e9
     return torch.from_numpy(logits)

@@ -208,3 +208,17 @@ def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_pat
     first = ended.run_group(requests, None, None).to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("state", ["fresh", "prefill"])
+def test_a_model_without_numbers_is_said(tiny_model: Path, tmp_path: Path, state: str) -> None:
+    model: Any = AutoModelForCausalLM.from_pretrained(tiny_model)
+    with torch.no_grad():
+        model.lm_head.weight[5] = torch.nan
+    model.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    engine = make_subject("torch", "float32", tmp_path, 0.0).engine
+    requests = fresh([[40, 41, 42]], rollouts=1, state=state, prompt_length=2)
+    requests = table([{**row, "logprobs": [-1.0]} for row in requests.to_pylist()])
+    with pytest.raises(EngineError, match=r"question q0, rollout 0: .*NaN"):
+        engine.run_group(requests, None, None)

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.toy_decoder import ToyDecoder, tokens_of
+from helpers.toy_decoder import POISON, ToyDecoder, tokens_of
 from refork.engines.requests import Request
 from refork.engines.torch.schedule import Entry, Row, Schedule
+from refork.errors import EngineError
 
 CPU = torch.device("cpu")
 
@@ -157,3 +158,13 @@ def test_each_row_is_given_as_many_log_probabilities_as_it_asks_for() -> None:
     Schedule(decoder, 2).run(resumed(decoder, rows))
     assert [len(row.top_tokens[0]) for row in rows] == [7, 2]
     assert [len(row.top_logprobs[0]) for row in rows] == [7, 2]
+
+
+@pytest.mark.parametrize("limit", [0, 2], ids=["looked-up", "drawn"])
+def test_logits_that_are_no_numbers_name_the_question(limit: int) -> None:
+    decoder = ToyDecoder()
+    rows = rows_of([2, 2])
+    tokens = [1, 0, POISON, *([4] if limit == 0 else [])]
+    rows[1] = Row(request(1, tokens[:3]), tokens, limit)
+    with pytest.raises(EngineError, match=r"question q, rollout 1: .*NaN"):
+        Schedule(decoder, 2).run(resumed(decoder, rows))

@@ -14,7 +14,7 @@ from refork.engines.interface import EngineFacts, EngineSettings
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.torch.decoder import Decoder
 from refork.engines.torch.loading import open_decoder
-from refork.engines.torch.schedule import Entry, Row, Schedule
+from refork.engines.torch.schedule import Entry, Row, Schedule, naming
 from refork.engines.torch.snapshots import Snapshots, write_snapshots
 from refork.engines.torch.states import Resumption, States
 
@@ -63,7 +63,8 @@ class TorchEngine:
         resumptions: list[Resumption] = []
 
         def enter(row: Row) -> tuple[Row, Entry]:
-            entry, resumption = states.start(row.request)
+            with naming([row.request]):
+                entry, resumption = states.start(row.request)
             resumptions.append(resumption)
             return row, entry
 

@@ -1,13 +1,15 @@
 """Continuous batching: rows enter in their order as soon as there is a place, and leave at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 
 from refork.engines.requests import Request
 from refork.engines.torch.decoder import Decoder
-from refork.engines.torch.sampling import Draws, draw, log_probabilities
+from refork.engines.torch.sampling import Draws, LogitsError, draw, log_probabilities
+from refork.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,13 @@ class Schedule:
         self._waiting: list[tuple[Row, Entry]] = []
 
     def run(self, arrivals: Iterator[tuple[Row, Entry]]) -> None:
-        """Run rows to their ends; the next one is taken only when there is a place for it."""
+        """Run rows to their ends; the next one is taken only when there is a place for it.
+
+        Raises
+        ------
+        EngineError
+            The model's logits are no numbers to draw from; the message names the question.
+        """
         self._admit(arrivals)
         while self._live or self._waiting:
             self._advance()
@@ -119,7 +127,8 @@ class Schedule:
 
     def _draw(self, rows: list[Row], logits: torch.Tensor) -> None:
         recorded = max(row.request.top_logprobs for row in rows)
-        drawn = draw(logits, _draws(rows, logits.device), recorded)
+        with naming([row.request for row in rows]):
+            drawn = draw(logits, _draws(rows, logits.device), recorded)
         for place, row in enumerate(rows):
             count = row.request.top_logprobs
             row.tokens.append(drawn.tokens[place])
@@ -140,10 +149,23 @@ class Schedule:
             self._live.pop()
 
 
+@contextmanager
+def naming(requests: Sequence[Request]) -> Iterator[None]:
+    """Turn a fault in the logits of one of these requests into an error that names it."""
+    try:
+        yield
+    except LogitsError as error:
+        request = requests[min(error.row, len(requests) - 1)]
+        raise EngineError(
+            f"question {request.question_id}, rollout {request.rollout}: {error}"
+        ) from error
+
+
 def _look_up(rows: list[Row], logits: torch.Tensor) -> None:
     """Note the log-probability of the known token that each row is fed next."""
     known = torch.tensor([row.tokens[row.fed] for row in rows], device=logits.device)
-    logprobs = log_probabilities(logits, known[:, None])[:, 0].tolist()
+    with naming([row.request for row in rows]):
+        logprobs = log_probabilities(logits, known[:, None])[:, 0].tolist()
     for row, logprob in zip(rows, logprobs, strict=True):
         row.refed_logprobs.append(logprob)
 
