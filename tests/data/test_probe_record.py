@@ -62,14 +62,17 @@ def test_the_record_is_what_is_read_back(tmp_path: Path) -> None:
 
 def test_an_invariant_engine_in_words() -> None:
     record = ProbeRecord.model_validate_json(json.dumps(RECORD))
-    assert record.in_words == (
-        "Invariant: alone, order, narrow, resume and replay are bit-equal to a batch of 48, over "
-        "16 rollouts and 500 tokens; refeed differs: 430 of 500 tokens equal, 12 bit-equal, "
-        "log-probabilities up to 0.0625 nat apart, keys and values differ from layer 1 on "
-        "(there by up to 0.25)."
+    assert record.verdict == (
+        "Invariant: alone, order, narrow, resume and replay bit-equal to a batch of 48 "
+        "(16 rollouts, 500 tokens)."
+    )
+    assert record.differing == []
+    assert record.ways[-1].in_words == (
+        "refeed differs: 430 of 500 tokens equal, 12 bit-equal, log-probabilities up to "
+        "0.0625 nat apart, keys and values differ from layer 1 on (there by up to 0.25)"
     )
     stock = ProbeRecord.model_validate_json(json.dumps({**RECORD, "kernels": "stock"}))
-    assert stock.in_words.startswith("Bit-equal here, though stock kernels promise nothing: alone")
+    assert stock.verdict.startswith("Equal here, though stock kernels promise nothing: alone, ")
     assert not stock.promised
 
 
@@ -81,10 +84,14 @@ def test_an_engine_that_varies_in_words() -> None:
     varying = {**RECORD, "ways": ways, "invariant": False}
     record = ProbeRecord.model_validate_json(json.dumps(varying))
     assert not is_invariant(record.ways)
-    assert record.in_words == (
-        "Not invariant: order differs: 500 of 500 tokens equal, 499 bit-equal, "
-        "log-probabilities up to 1e-06 nat apart."
+    assert record.verdict == (
+        "Not invariant: order not bit-equal to a batch of 48 (16 rollouts, 500 tokens); "
+        "resume was not run (the engine keeps no states)."
     )
+    assert [way.in_words for way in record.differing] == [
+        "order differs: 500 of 500 tokens equal, 499 bit-equal, "
+        "log-probabilities up to 1e-06 nat apart"
+    ]
     assert Way.model_validate(unrun).in_words == "resume was not run (the engine keeps no states)"
 
 

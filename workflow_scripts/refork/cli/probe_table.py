@@ -6,7 +6,7 @@ from rich.table import Table
 from refork.data.probe_record import WAYS, ProbeRecord, Way
 from refork.report.wording import MISSING, percent, small
 
-NARROWEST = 100  # columns
+NARROWEST = 104  # columns
 
 
 def print_probe(name: str, record: ProbeRecord) -> None:
@@ -21,7 +21,7 @@ def print_probe(name: str, record: ProbeRecord) -> None:
     console = Console()
     console.width = max(console.width, NARROWEST)
     console.print(table)
-    console.print(record.in_words, markup=False, highlight=False, soft_wrap=True)
+    console.print(record.verdict, markup=False, highlight=False, soft_wrap=True)
 
 
 def _title(name: str, record: ProbeRecord) -> str:

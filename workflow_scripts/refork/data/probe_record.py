@@ -86,24 +86,26 @@ class ProbeRecord(_Part):
     invariant: bool
 
     @property
-    def in_words(self) -> str:
-        """Say in one sentence whether the engine is invariant, and if not, what differs."""
-        required = [way for way in self.ways if way.way in REQUIRED]
-        if self.invariant:
-            run = [way.way for way in required if way.rollouts]
-            others = [way.in_words for way in self.ways if way not in required or not way.rollouts]
-            measured = (
-                f"{_and(run)} are bit-equal to a batch of {self.side_by_side}, "
-                f"over {self.rollouts} rollouts and {self.tokens} tokens"
-            )
-            found = (
-                "Invariant"
-                if self.promised
-                else "Bit-equal here, though stock kernels promise nothing"
-            )
-            return f"{found}: {'; '.join([measured, *others])}."
-        differing = "; ".join(way.in_words for way in required if not way.same)
-        return f"Not invariant: {differing}."
+    def verdict(self) -> str:
+        """Say in one sentence whether the engine is invariant."""
+        unequal = [way.way for way in self.differing]
+        equal = [way.way for way in self.ways if way.way in REQUIRED and way.rollouts]
+        found = "Invariant" if self.promised else "Equal here, though stock kernels promise nothing"
+        said = (
+            f"{found}: {_and(equal)} bit-equal"
+            if self.invariant
+            else f"Not invariant: {_and(unequal)} not bit-equal"
+        )
+        measured = (
+            f"a batch of {self.side_by_side} ({self.rollouts} rollouts, {self.tokens} tokens)"
+        )
+        unrun = [way.in_words for way in self.ways if not way.rollouts]
+        return "; ".join([f"{said} to {measured}", *unrun]) + "."
+
+    @property
+    def differing(self) -> list[Way]:
+        """Return the ways that differ and must not."""
+        return [way for way in self.ways if way.way in REQUIRED and not way.same]
 
     @property
     def promised(self) -> bool:
@@ -144,4 +146,4 @@ def _faults(error: ValidationError) -> Iterator[str]:
 
 
 def _and(names: list[WayName]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

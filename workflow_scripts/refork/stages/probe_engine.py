@@ -112,9 +112,10 @@ def require_invariant(record: ProbeRecord) -> None:
         It is not; the message says which way differs, how far, from which layer on, and what to do.
     """
     if not record.invariant:
+        ways = "".join(f"\n  {way.in_words}" for way in record.differing)
         raise EngineError(
             f"engine.kernels: is {record.kernels!r}, but the probe finds otherwise. "
-            f"{record.in_words}\n  {REMEDY}"
+            f"{record.verdict}{ways}\n  {REMEDY}"
         )
 
 
