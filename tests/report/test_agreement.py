@@ -119,9 +119,15 @@ def test_without_pivots_everything_is_missing(empty_study: StudyData) -> None:
     rows = agreement_rows(empty_study.variants[0])
     assert len(rows) == 4
     for row in rows:
-        for rate in (row.same_tokens, row.same_outcomes, row.changed_credits, row.same_probes):
+        for rate, of_what in (
+            (row.same_tokens, "continuations"),
+            (row.same_outcomes, "outcomes"),
+            (row.changed_credits, "pivots with a credit"),
+            (row.same_probes, "greedy probes"),
+        ):
             assert isinstance(rate.value, Missing)
-            assert rate.interval == Missing("no problems")
+            assert rate.interval == Missing(f"no {of_what}")
+            assert rate.problems == 0
         assert row.largest_delta is None
 
 

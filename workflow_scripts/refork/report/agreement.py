@@ -105,18 +105,24 @@ def agreement_rows(variant: VariantData) -> list[Agreement]:
                 variant=variant.name,
                 name=name,
                 settings=settings,
-                same_tokens=_rate(same_draws(continuations, "tokens", reference, name)),
-                same_outcomes=_rate(same_draws(outcomes, "outcome", reference, name)),
-                changed_credits=_rate(changed_credits(credits, reference, name)),
-                same_probes=_rate(~diverged),
+                same_tokens=_rate(
+                    same_draws(continuations, "tokens", reference, name), "continuations"
+                ),
+                same_outcomes=_rate(same_draws(outcomes, "outcome", reference, name), "outcomes"),
+                changed_credits=_rate(
+                    changed_credits(credits, reference, name), "pivots with a credit"
+                ),
+                same_probes=_rate(~diverged, "greedy probes"),
                 largest_delta=None if pd.isna(delta) else float(delta),
             )
         )
     return rows
 
 
-def _rate(observed: pd.Series) -> Rate:
+def _rate(observed: pd.Series, of_what: str) -> Rate:
     """Rate of what is true, over problems: the questions in the index."""
+    if observed.empty:
+        return Rate(0, 0, 0, Missing(f"no {of_what}"))
     questions = observed.index.get_level_values(0).to_numpy()
     _, problem = np.unique(questions, return_inverse=True)
     whole = np.bincount(problem)
