@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import llvmlite.binding
-import numba
 import pytest
 import torch
-import transformers
 
 from refork.engines.describe import describe
 from refork.errors import EngineError
@@ -19,8 +18,8 @@ def test_auto_is_settled() -> None:
     assert told["kind"] == "torch"
     assert told["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
     assert told["version"].startswith("torch engine 2, torch ")
-    for package in (torch, transformers, numba):
-        assert f"{package.__name__} {package.__version__}" in told["version"]
+    for package in ("torch", "transformers", "numba"):
+        assert f"{package} {version(package)}" in told["version"]
     assert told["block_size"] == 1
 
 

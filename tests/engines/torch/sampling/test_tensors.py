@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from helpers.draws import draws, logits, plain_draws
 from refork.engines import seeds
 from refork.engines.torch.sampling import tensors
-from refork.engines.torch.sampling.draws import Draws
-from refork.engines.torch.sampling.tensors import rank, sample
+from refork.engines.torch.sampling.draws import Draws, LogitsError
+from refork.engines.torch.sampling.tensors import TILE_ROWS, rank
 
 SEEDS = st.integers(0, 2**64 - 1)
+
+
+def sample(scores: torch.Tensor, given_draws: Draws) -> list[int]:
+    return tensors.draw(scores, given_draws, 0).tokens
 
 
 @given(st.lists(SEEDS, min_size=1, max_size=5), st.integers(0, 2**20), st.integers(0, 2**18))
@@ -45,22 +49,21 @@ def test_pruned_draws_are_the_plain_ones(
 ) -> None:
     scores = logits(6, vocabulary, spread)
     given_draws = draws(6, temperature, top_p, top_k)
-    assert sample(scores, given_draws).tolist() == plain_draws(scores, given_draws)
+    assert sample(scores, given_draws) == plain_draws(scores, given_draws)
 
 
 @pytest.mark.parametrize("spread", [0.1, 2.0, 8.0])
 def test_large_vocabularies_are_searched_to_the_end(spread: float) -> None:
     scores = logits(4, 50_000, spread)
     for given_draws in (draws(4), draws(4, 2.0, 0.99), draws(4, 1.0, 1.0, 3000)):
-        assert sample(scores, given_draws).tolist() == plain_draws(scores, given_draws)
+        assert sample(scores, given_draws) == plain_draws(scores, given_draws)
 
 
 def test_a_row_draws_the_same_alone_and_among_others() -> None:
     scores = logits(9, 3000)
     for given_draws in (draws(9), draws(9, 0.7, 0.95), draws(9, 1.5, 1.0, 40), draws(9, 0.0)):
-        together = sample(scores, given_draws).tolist()
-        rows = [torch.tensor([row]) for row in range(9)]
-        alone = [sample(scores[row], given_draws.rows(row)).item() for row in rows]
+        together = sample(scores, given_draws)
+        alone = [sample(scores[row : row + 1], given_draws.tile(row, 1))[0] for row in range(9)]
         assert alone == together
 
 
@@ -73,7 +76,25 @@ def test_rows_of_different_kinds_share_a_batch() -> None:
         top_p=torch.tensor([1.0, 0.9, 1.0, 1.0]),
         top_k=torch.tensor([0, 0, 0, 5]),
     )
-    assert sample(scores, mixed).tolist() == plain_draws(scores, mixed)
+    assert sample(scores, mixed) == plain_draws(scores, mixed)
+
+
+def test_rows_beyond_a_tile_are_drawn_as_those_within() -> None:
+    count = 2 * TILE_ROWS + 5
+    scores, given_draws = logits(count, 300), draws(count, 0.7, 0.95)
+    whole = tensors.draw(scores, given_draws, 3)
+    assert whole.tokens == plain_draws(scores, given_draws)
+    last = tensors.draw(scores[-1:], given_draws.tile(count - 1, 1), 3)
+    assert (whole.tokens[-1], whole.logprobs[-1]) == (last.tokens[0], last.logprobs[0])
+    assert whole.top_logprobs[-1] == last.top_logprobs[0]
+
+
+def test_logits_that_are_no_numbers_are_found_in_their_row() -> None:
+    scores = logits(TILE_ROWS + 3, 40)
+    scores[TILE_ROWS + 1, 7] = math.nan
+    with pytest.raises(LogitsError) as error:
+        sample(scores, draws(TILE_ROWS + 3))
+    assert error.value.row == TILE_ROWS + 1
 
 
 def test_equals_are_ranked_by_their_number() -> None:
@@ -81,15 +102,15 @@ def test_equals_are_ranked_by_their_number() -> None:
     ranked = rank(scores, 5)
     assert ranked.tokens.tolist() == [[1, 3, 5, 2, 4]]
     assert ranked.logits.tolist() == [[3.0, 3.0, 3.0, 2.0, 2.0]]
-    assert sample(scores, draws(1, temperature=0.0)).tolist() == [1]
+    assert sample(scores, draws(1, temperature=0.0)) == [1]
 
 
 def test_equals_at_the_edge_of_top_p_are_all_kept() -> None:
     scores = torch.log(torch.tensor([0.4, 0.2, 0.2, 0.2])).expand(4000, -1)
     drawn = sample(scores, draws(4000, top_p=0.5))
-    assert set(drawn.tolist()) == {0, 1, 2, 3}
+    assert set(drawn) == {0, 1, 2, 3}
     drawn = sample(scores, draws(4000, top_p=0.3))
-    assert set(drawn.tolist()) == {0}
+    assert set(drawn) == {0}
 
 
 def test_log_probabilities_are_those_of_the_softmax() -> None:

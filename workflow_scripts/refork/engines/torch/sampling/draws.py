@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from refork.errors import EngineError
 
@@ -24,8 +25,26 @@ class Draws:
 
     def rows(self, chosen: torch.Tensor) -> "Draws":
         """Only these rows."""
-        fields = (self.seeds, self.positions, self.temperature, self.top_p, self.top_k)
-        return Draws(*(field[chosen] for field in fields))
+        return Draws(*(field[chosen] for field in self._fields()))
+
+    def tile(self, first: int, count: int) -> "Draws":
+        """Give `count` rows from the first on; missing ones are zeros, so at temperature 0."""
+        parts = (field[first : first + count] for field in self._fields())
+        return Draws(*(pad(part, (0, count - len(part))) for part in parts))
+
+    def warmed(self) -> "Draws":
+        """Give the same draws with those at temperature 0 at temperature 1, from all tokens."""
+        cold = self.temperature == 0
+        return Draws(
+            self.seeds,
+            self.positions,
+            self.temperature.masked_fill(cold, 1),
+            self.top_p.masked_fill(cold, 1),
+            self.top_k.masked_fill(cold, 0),
+        )
+
+    def _fields(self) -> tuple[torch.Tensor, ...]:
+        return self.seeds, self.positions, self.temperature, self.top_p, self.top_k
 
 
 @dataclass(frozen=True)

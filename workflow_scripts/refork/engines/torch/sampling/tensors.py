@@ -1,13 +1,16 @@
 """Draws on tensors of any device.
 
 Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only those that can are
-hashed.
+hashed. How a device adds up a row can depend on the number of rows: all of it is done on tiles of a
+fixed number, so that a row's numbers depend on nothing else.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
 from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
@@ -16,6 +19,8 @@ GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""
 CANDIDATES = 128
 """Most probable tokens that are looked at first."""
+TILE_ROWS = 64
+"""Rows that are worked on together; missing ones are zeros."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +42,16 @@ def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
     """Draw one token a row; see `sampling.draw`."""
     log_sums = _log_sums(logits)
-    ranked = rank(logits, max(CANDIDATES, recorded))
-    tokens = sample(logits, draws, ranked)
-    chosen = torch.cat([tokens[:, None], ranked.tokens[:, :recorded]], dim=-1)
-    logprobs = (logits.gather(-1, chosen) - log_sums).tolist()
+    tiles = [
+        _chosen(tile, draws.tile(number * TILE_ROWS, TILE_ROWS), recorded)
+        for number, tile in enumerate(_tiles(logits))
+    ]
+    chosen = torch.cat(tiles)[: len(logits)]
+    rows, logprobs = chosen.tolist(), (logits.gather(-1, chosen) - log_sums).tolist()
     return Drawn(
-        tokens.tolist(),
+        [row[0] for row in rows],
         [row[0] for row in logprobs],
-        chosen[:, 1:].tolist(),
+        [row[1:] for row in rows],
         [row[1:] for row in logprobs],
     )
 
@@ -54,9 +61,23 @@ def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tenso
     return logits.gather(-1, tokens) - _log_sums(logits)
 
 
+def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
+    """Give the drawn token of each row, and behind it the most probable ones."""
+    ranked = rank(tile, max(CANDIDATES, recorded))
+    drawn = _sample(tile, draws, ranked)
+    return torch.cat([drawn[:, None], ranked.tokens[:, :recorded]], dim=-1)
+
+
+def _tiles(logits: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the rows in tiles of exactly `TILE_ROWS`."""
+    for tile in logits.split(TILE_ROWS):
+        yield pad(tile, (0, 0, 0, TILE_ROWS - len(tile)))
+
+
 def _log_sums(logits: torch.Tensor) -> torch.Tensor:
     """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
-    log_sums = logits.logsumexp(dim=-1, keepdim=True)
+    tiles = [tile.logsumexp(dim=-1, keepdim=True) for tile in _tiles(logits)]
+    log_sums = torch.cat(tiles)[: len(logits)]
     LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
     return log_sums
 
@@ -74,29 +95,13 @@ def rank(logits: torch.Tensor, count: int) -> Ranked:
     return Ranked(tokens.gather(-1, order), values)
 
 
-def sample(logits: torch.Tensor, draws: Draws, ranked: Ranked | None = None) -> torch.Tensor:
-    """Draw one token a row.
-
-    Parameters
-    ----------
-    logits
-        float32 [rows, vocabulary]
-    draws
-        How each row is drawn.
-    ranked
-        `rank(logits, …)`, where the caller has it already.
-
-    Returns
-    -------
-    int64 [rows]
-    """
-    ranked = rank(logits, CANDIDATES) if ranked is None else ranked
-    tokens = ranked.tokens[:, 0].clone()
-    warm = torch.nonzero(draws.temperature > 0)[:, 0]
-    if len(warm):
-        warm_ranked = Ranked(ranked.tokens[warm], ranked.logits[warm])
-        tokens[warm] = _sample_warm(logits[warm], draws.rows(warm), warm_ranked)
-    return tokens
+def _sample(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
+    """Draw one token a row of a tile, int64 [rows]; `ranked` are its most probable ones."""
+    warm = draws.temperature > 0
+    if not warm.any():
+        return ranked.tokens[:, 0]
+    # Cold rows are drawn at temperature 1 and thrown away, so that a tile keeps its shape.
+    return torch.where(warm, _sample_warm(logits, draws.warmed(), ranked), ranked.tokens[:, 0])
 
 
 def _sample_warm(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
@@ -109,12 +114,13 @@ def _sample_warm(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Te
     tokens = ranked.tokens.gather(-1, place)[:, 0]
 
     free = (draws.top_k == 0) & (draws.top_p >= 1)
-    for row in torch.nonzero(free & ~settled)[:, 0].tolist():
-        tokens[row] = _search(logits[row] / temperature[row], draws, row, best[row])
-    narrow = torch.nonzero(~free & ~settled)[:, 0]
-    if len(narrow):
-        wider = rank(logits[narrow], 16 * ranked.tokens.shape[1])
-        tokens[narrow] = _sample_warm(logits[narrow], draws.rows(narrow), wider)
+    for row in torch.nonzero(~settled)[:, 0].tolist():
+        if free[row]:
+            tokens[row] = _search(logits[row] / temperature[row], draws, row, best[row])
+        else:
+            alone = logits[row : row + 1]
+            wider = rank(alone, 16 * ranked.tokens.shape[1])
+            tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider)[0]
     return tokens
 
 
