@@ -186,6 +186,22 @@ def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path
         fine.engine.run_group(again, tmp_path / "file", None)
 
 
+def test_a_snapshot_of_another_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    model: Any = AutoModelForCausalLM.from_pretrained(tiny_model)
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] += 1
+    model.save_pretrained(tmp_path / "other")
+    write_tokenizer(tmp_path / "other")
+    one, other = (
+        make_subject("torch", "float32", folder, 0.0) for folder in (tiny_model, tmp_path / "other")
+    )
+    requests = fresh(one.prompts, rollouts=1, keep_snapshot=True)
+    results = one.engine.run_group(requests, None, tmp_path / "file")
+    again = resumed(requests, results, "snapshot")
+    with pytest.raises(EngineError, match="another kind than this engine's: model is"):
+        other.engine.run_group(again, tmp_path / "file", None)
+
+
 def test_the_engine_says_what_it_is(tiny_subject: Subject) -> None:
     facts = tiny_subject.engine.facts
     assert facts.context_length == CONTEXT_LENGTH
