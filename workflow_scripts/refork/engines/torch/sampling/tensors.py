@@ -70,7 +70,8 @@ def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
 
 def _tiles(logits: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the rows in tiles of exactly `TILE_ROWS`."""
-    for tile in logits.split(TILE_ROWS):
+    for first in range(0, len(logits), TILE_ROWS):
+        tile = logits[first : first + TILE_ROWS]
         yield pad(tile, (0, 0, 0, TILE_ROWS - len(tile)))
 
 
