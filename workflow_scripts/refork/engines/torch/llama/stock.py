@@ -73,7 +73,7 @@ class SharedAttention:
         self._mask = mask[:, None, None].expand(-1, 1, group, -1)
         numbers: dict[int, list[int]] = {}
         for number, row in enumerate(rows):
-            if row.prefix is not None:
+            if row.prefix is not None and row.shared:
                 numbers.setdefault(id(row.prefix), []).append(number)
         self._shared = [
             _share([rows[number] for number in some], some, memory, group)

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from refork.engines.torch.llama.compiled.compiler import Array, compiled
-from refork.engines.torch.llama.compiled.numbers import ONE, ZERO, exp, widen, narrow
+from refork.engines.torch.llama.compiled.numbers import ONE, ZERO, exp, narrow, widen
 from refork.engines.torch.llama.compiled.vectors import (
     LANES,
     add_products,
