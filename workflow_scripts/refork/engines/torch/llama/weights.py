@@ -60,37 +60,41 @@ def take_weights(model: Any, architecture: Architecture) -> Weights:
     for index in range(architecture.layers):
         layers.append(_layer(core.layers[index], architecture))
         core.layers[index] = torch.nn.Identity()
-    embedding = core.embed_tokens.weight.detach()
-    core.embed_tokens = torch.nn.Identity()
-    small = embedding.numel() * embedding.element_size() <= SECOND_COPY
-    head = _fuse(model.lm_head, packed=small or not architecture.tied)
+    embedding, norm = _own(core.embed_tokens.weight), _own(core.norm.weight)
+    core.embed_tokens, core.norm = torch.nn.Identity(), torch.nn.Identity()
+    if architecture.tied:
+        head = WideLinear(embedding, None, packed=embedding.nbytes <= SECOND_COPY)
+    else:
+        head = _fuse(model.lm_head)
     model.lm_head = torch.nn.Identity()
-    return Weights(embedding, layers, core.norm.weight.detach(), head)
+    return Weights(embedding, layers, norm, head)
 
 
 def _layer(layer: Any, architecture: Architecture) -> Layer:
     attention, network = layer.self_attn, layer.mlp
-    none = layer.input_layernorm.weight.detach().new_empty(0)
+    input_norm = _own(layer.input_layernorm.weight)
+    none = input_norm.new_empty(0)
     norms = (none, none)
     if architecture.head_norms:
-        norms = (attention.q_norm.weight.detach(), attention.k_norm.weight.detach())
+        norms = (_own(attention.q_norm.weight), _own(attention.k_norm.weight))
     return Layer(
-        input_norm=layer.input_layernorm.weight.detach(),
+        input_norm=input_norm,
         query_key_value=_fuse(attention.q_proj, attention.k_proj, attention.v_proj),
         head_norms=norms,
         attention_out=_fuse(attention.o_proj),
-        inner_norm=layer.post_attention_layernorm.weight.detach(),
+        inner_norm=_own(layer.post_attention_layernorm.weight),
         gate_up=_fuse(network.gate_proj, network.up_proj),
         down=_fuse(network.down_proj),
     )
 
 
-def _fuse(*modules: Any, packed: bool = True) -> Linear:
+def _fuse(*modules: Any) -> Linear:
     """Make one linear map of several with the same input."""
-    biases = [module.bias for module in modules if module.bias is not None]
-    bias = _joined(biases) if biases else None
-    return WideLinear(_joined([module.weight for module in modules]), bias, packed)
+    biases = [module.bias.detach() for module in modules if module.bias is not None]
+    weight = torch.cat([module.weight.detach() for module in modules])
+    return WideLinear(weight, torch.cat(biases) if biases else None, packed=True)
 
 
-def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    return parts[0].detach() if len(parts) == 1 else torch.cat([part.detach() for part in parts])
+def _own(weight: torch.Tensor) -> torch.Tensor:
+    """Copy a weight: a view would keep the whole file in memory that it was mapped from."""
+    return weight.detach().clone()
