@@ -16,7 +16,7 @@ from refork.engines.torch.llama.memory import Prefix, Row
 from refork.engines.torch.llama.plain import BlockAttention, PlainElementwise
 from refork.engines.torch.llama.stock import OwnAttention, SharedAttention
 
-BOTH: tuple[Elementwise, ...] = (CompiledElementwise(), PlainElementwise())
+BOTH: tuple[Elementwise, ...] = (CompiledElementwise(1e-5), PlainElementwise(1e-5))
 each_dtype = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 
 
@@ -48,7 +48,7 @@ def test_norms(dtype: torch.dtype, adding: bool) -> None:
     update = numbered((5, 48), dtype, 1) if adding else None
     weight = numbered((48,), dtype, 2)
     normed = [
-        kernels.add_norm(stream, update, weight, 1e-5)
+        kernels.add_norm(stream, update, weight)
         for kernels, stream in zip(BOTH, streams, strict=True)
     ]
     # A sum of two numbers is rounded once, so it is the same bit for bit.
@@ -81,14 +81,13 @@ def test_places(dtype: torch.dtype, normed: bool) -> None:
     norms = (numbered((12,), dtype, 1), numbered((12,), dtype, 2))
     if not normed:
         norms = (norms[0][:0], norms[1][:0])
-    places = Places(
-        *(torch.tensor(part) for part in ([7, 19, 0], [2, 0, 1], [8, 3, 0])), furthest=19
-    )
+    positions, rows, columns = torch.tensor([[7, 19, 0], [2, 0, 1], [8, 3, 0]])
+    places = Places(positions, rows, columns, furthest=19)
     queries, memories = [], []
     for kernels in BOTH:
         written = Written(dtype, places)
         table = (angles.cos(), angles.sin())
-        queries.append(kernels.place(projected, norms, 1e-5, table, written, 1))
+        queries.append(kernels.place(projected, norms, table, written, 1))
         memories.append(written.memory)
     assert close(*queries)
     assert close(*memories)

@@ -1,5 +1,6 @@
 """Which decoders the fast path can run: read off the configuration."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ class Architecture:
 
 def read_architecture(config: Any) -> Architecture | str:
     """Read a decoder's configuration; where the fast path cannot run it, say why in words."""
-    refusal = _refusal(config)
+    refusal = next(_refusals(config), None)
     if refusal is not None:
         return refusal
     heads = config.num_attention_heads
@@ -48,40 +49,41 @@ def read_architecture(config: Any) -> Architecture | str:
     )
 
 
-def _refusal(config: Any) -> str | None:
+def _refusals(config: Any) -> Iterator[str]:
+    """Say what stands against the fast path, one thing after the other."""
     if config.model_type not in MODEL_TYPES:
-        return f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
+        yield f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
     if config.hidden_act not in ACTIVATIONS:
-        return f"hidden_act {config.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}"
+        yield f"hidden_act {config.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}"
     rope = config.rope_parameters or {}
     kind = rope.get("rope_type", "default")
     if kind not in ROPE_TYPES:
-        return f"rope_type {kind!r} is not one of {', '.join(ROPE_TYPES)}"
+        yield f"rope_type {kind!r} is not one of {', '.join(ROPE_TYPES)}"
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return "partial_rotary_factor: only a part of each head is rotated"
+        yield "partial_rotary_factor: only a part of each head is rotated"
     if getattr(config, "quantization_config", None) is not None:
-        return "quantization_config: the weights are quantised"
+        yield "quantization_config: the weights are quantised"
     if _width(config) % 2:
-        return f"a head of odd width ({_width(config)}) cannot be rotated by halves"
+        yield f"a head of odd width ({_width(config)}) cannot be rotated by halves"
     heads, key_heads = config.num_attention_heads, config.num_key_value_heads
     if key_heads and heads % key_heads:
-        return f"{heads} heads cannot share {key_heads} key heads evenly"
-    return _window(config)
+        yield f"{heads} heads cannot share {key_heads} key heads evenly"
+    yield from _windows(config)
 
 
 def _width(config: Any) -> int:
     """Width of a head, as transformers falls back on it."""
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(width)
 
 
-def _window(config: Any) -> str | None:
+def _windows(config: Any) -> Iterator[str]:
     """Say where a layer looks back over less than the context."""
     window = getattr(config, "sliding_window", None)
     types = getattr(config, "layer_types", None)
     slides = types is None or "sliding_attention" in types
-    if window is None or not slides or window >= config.max_position_embeddings:
-        return None
-    return (
-        f"sliding_window: layers look back over {window} tokens "
-        f"of a context of {config.max_position_embeddings}"
-    )
+    if window is not None and slides and window < config.max_position_embeddings:
+        yield (
+            f"sliding_window: layers look back over {window} tokens "
+            f"of a context of {config.max_position_embeddings}"
+        )

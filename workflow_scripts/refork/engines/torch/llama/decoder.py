@@ -65,10 +65,11 @@ class LlamaDecoder:
             _ask_for_determinism()
         rotary = Rotary(loaded.model.model.rotary_emb, self.context_length, self.device)
         weights = take_weights(loaded.model, architecture)
-        elementwise: Elementwise = CompiledElementwise() if self._compiled else PlainElementwise()
-        self._whole = Network(architecture, weights, rotary, elementwise)
+        kind = CompiledElementwise if self._compiled else PlainElementwise
+        elementwise: Elementwise = kind(architecture.epsilon)
+        self._whole = Network(weights, rotary, elementwise)
         tiled = weights.tiled() if self.invariant else weights
-        self._network = Network(architecture, tiled, rotary, elementwise)
+        self._network = Network(tiled, rotary, elementwise)
         self._make_attention, attention = self._choose_attention()
         self.facts = {"path": "llama", "kernels": kernels, "attention": attention}
 
@@ -80,7 +81,7 @@ class LlamaDecoder:
         normed = self._whole.run(
             torch.tensor(tokens, device=self.device), CausalAttention(state, places)
         )
-        pieces = normed[prompt_length - 1 :].split(HEAD_ROWS)
+        pieces = torch.split(normed[prompt_length - 1 :], HEAD_ROWS)
         logits, logprobs = self._behind(self._whole, pieces, tokens[prompt_length:])
         return Fed(state, logits, logprobs)
 
@@ -152,7 +153,7 @@ class LlamaDecoder:
         pieces: tuple[torch.Tensor, ...] | list[torch.Tensor],
         known: list[int],
     ) -> tuple[torch.Tensor, list[float]]:
-        """Logits behind the last row, and log-probabilities of the tokens known behind the others."""
+        """Logits behind the last row, and log-probabilities of what is known behind the others."""
         logprobs: list[float] = []
         for piece in pieces:
             logits = network.logits(piece)

@@ -5,9 +5,8 @@ from typing import Protocol
 
 import torch
 
-from refork.engines.torch.llama.architecture import Architecture
 from refork.engines.torch.llama.rotary import Rotary
-from refork.engines.torch.llama.weights import Layer, Weights
+from refork.engines.torch.llama.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,7 @@ class Elementwise(Protocol):
     """What stands between the linear maps; a row's numbers depend on that row alone."""
 
     def add_norm(
-        self,
-        stream: torch.Tensor,
-        update: torch.Tensor | None,
-        weight: torch.Tensor,
-        epsilon: float,
+        self, stream: torch.Tensor, update: torch.Tensor | None, weight: torch.Tensor
     ) -> torch.Tensor:
         """Add the update to the stream [rows, hidden] in place; gives its root mean square norm."""
         ...
@@ -53,7 +48,6 @@ class Elementwise(Protocol):
         self,
         projected: torch.Tensor,
         norms: tuple[torch.Tensor, torch.Tensor],
-        epsilon: float,
         table: Table,
         attention: Attention,
         layer: int,
@@ -73,7 +67,6 @@ class Elementwise(Protocol):
 class Network:
     """A decoder with its kernels."""
 
-    architecture: Architecture
     weights: Weights
     rotary: Rotary
     elementwise: Elementwise
@@ -82,32 +75,16 @@ class Network:
         """Feed int64 [tokens]; gives the normalised stream behind the last layer."""
         stream = self.weights.embedding[tokens]
         table = self.rotary.table(attention.places.furthest + 1)
-        update = None
+        between, update = self.elementwise, None
         for index, layer in enumerate(self.weights.layers):
-            query = self._query(index, layer, stream, update, table, attention)
+            normed = between.add_norm(stream, update, layer.input_norm)
+            projected = layer.query_key_value(normed)
+            query = between.place(projected, layer.head_norms, table, attention, index)
             update = layer.attention_out(attention.attend(index, query))
-            normed = self._norm(stream, update, layer.inner_norm)
-            update = layer.down(self.elementwise.gate(layer.gate_up(normed)))
-        return self._norm(stream, update, self.weights.norm)
+            normed = between.add_norm(stream, update, layer.inner_norm)
+            update = layer.down(between.gate(layer.gate_up(normed)))
+        return between.add_norm(stream, update, self.weights.norm)
 
     def logits(self, normed: torch.Tensor) -> torch.Tensor:
         """Give the logits float32 [rows, vocabulary] of rows of the normalised stream."""
         return self.weights.head(normed).float()
-
-    def _query(
-        self,
-        index: int,
-        layer: Layer,
-        stream: torch.Tensor,
-        update: torch.Tensor | None,
-        table: Table,
-        attention: Attention,
-    ) -> torch.Tensor:
-        projected = layer.query_key_value(self._norm(stream, update, layer.input_norm))
-        epsilon = self.architecture.epsilon
-        return self.elementwise.place(projected, layer.head_norms, epsilon, table, attention, index)
-
-    def _norm(
-        self, stream: torch.Tensor, update: torch.Tensor | None, weight: torch.Tensor
-    ) -> torch.Tensor:
-        return self.elementwise.add_norm(stream, update, weight, self.architecture.epsilon)

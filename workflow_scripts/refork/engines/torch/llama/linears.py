@@ -48,7 +48,7 @@ class TiledLinear:
         """Map rows [rows, in] to [rows, out]."""
         if len(rows) == TILE_ROWS:
             return self._wide(rows)
-        tiles = [self._tile(tile) for tile in rows.split(TILE_ROWS)]
+        tiles = [self._tile(tile) for tile in torch.split(rows, TILE_ROWS)]
         return tiles[0] if len(tiles) == 1 else torch.cat(tiles)
 
     def _tile(self, rows: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,8 @@ class TiledLinear:
 
 def _can_pack(weight: torch.Tensor) -> bool:
     """Whether oneDNN has a linear map of this dtype on this machine."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if weight.device.type != "cpu" or not available:
         return False
     if weight.dtype == torch.bfloat16:
         supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()

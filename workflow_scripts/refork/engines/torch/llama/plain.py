@@ -19,23 +19,22 @@ KEYS = RESERVE
 class PlainElementwise:
     """`Elementwise` as transformers writes it."""
 
+    def __init__(self, epsilon: float) -> None:
+        """Take the epsilon of all norms."""
+        self._epsilon = epsilon
+
     def add_norm(
-        self,
-        stream: torch.Tensor,
-        update: torch.Tensor | None,
-        weight: torch.Tensor,
-        epsilon: float,
+        self, stream: torch.Tensor, update: torch.Tensor | None, weight: torch.Tensor
     ) -> torch.Tensor:
         """Add the update to the stream [rows, hidden] in place; gives its root mean square norm."""
         if update is not None:
             stream += update
-        return _norm(stream, weight, epsilon)
+        return _norm(stream, weight, self._epsilon)
 
     def place(
         self,
         projected: torch.Tensor,
         norms: tuple[torch.Tensor, torch.Tensor],
-        epsilon: float,
         table: Table,
         attention: Attention,
         layer: int,
@@ -43,11 +42,12 @@ class PlainElementwise:
         """Norm, rotate, write keys and values to the memory; gives queries [rows, heads, width]."""
         memory, places = attention.memory[layer], attention.places
         key_heads, width = memory.shape[2], memory.shape[4]
-        query, key, value = projected.view(len(projected), -1, width).split(
-            [projected.shape[1] // width - 2 * key_heads, key_heads, key_heads], dim=1
-        )
+        split = projected.view(len(projected), -1, width)
+        heads = split.shape[1] - 2 * key_heads
+        query, key, value = torch.split(split, [heads, key_heads, key_heads], dim=1)
         if norms[0].numel():
-            query, key = _norm(query, norms[0], epsilon), _norm(key, norms[1], epsilon)
+            query = _norm(query, norms[0], self._epsilon)
+            key = _norm(key, norms[1], self._epsilon)
         cosines, sines = (part[places.positions][:, None] for part in table)
         memory[0][places.rows, :, places.columns] = _rotated(key, cosines, sines)
         memory[1][places.rows, :, places.columns] = value

@@ -26,6 +26,7 @@ class LlamaRows:
         memory: Memory,
         capacity: int,
         make_attention: MakeAttention,
+        *,
         sharing: bool,
         padded: bool,
     ) -> None:
@@ -57,10 +58,7 @@ class LlamaRows:
             raise ValueError(f"there are {self._capacity} rows already")
         if tokens > state.shape[3]:
             raise ValueError(f"a state of {state.shape[3]} tokens has no {tokens}")
-        if self._sharing:
-            row = Row(self._prefix(state), tokens)
-        else:
-            row = Row(own=tokens)
+        row = Row(self._prefix(state), tokens) if self._sharing else Row(own=tokens)
         self._rows.append(row)
         self._fit(0)
         if not self._sharing:

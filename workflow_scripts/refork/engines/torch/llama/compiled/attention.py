@@ -5,10 +5,10 @@ term added by a fused product; the sum of a softmax goes by lanes of the absolut
 where a prefix ends, who shares it and what stands beside a row changes nothing.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+from numba.np.numpy_support import carray
 
 from refork.engines.torch.llama.compiled.compiler import Array, compiled
 from refork.engines.torch.llama.compiled.numbers import ONE, ZERO, exp, narrow, widen
@@ -24,16 +24,33 @@ BLOCK = 64
 """Keys that are laid out side by side."""
 
 
+class Sight(NamedTuple):
+    """What rows see; int64 [rows], `starts` one longer than there are prefixes.
+
+    A prefix is a state [layers, 2, key heads, held, width].
+    """
+
+    own: Array  # columns of the memory
+    addresses: Array  # of prefixes
+    held: Array  # tokens that the prefix has
+    shared: Array  # tokens that are seen of it
+    order: Array  # rows, those of one prefix side by side
+    starts: Array  # where each prefix begins in that order, and the end
+
+
+class _Desk(NamedTuple):
+    """What is on the way; float32."""
+
+    questions: Array  # [rows, members, width]
+    scores: Array  # [rows, members, positions and some more]
+    inverses: Array  # of the sums of a softmax [rows, members]
+    answers: Array  # [rows, members, width and some more]
+    keys: Array  # [width, BLOCK]
+    values: Array  # [BLOCK, width and some more]
+
+
 @compiled()
-def attend(
-    query: Array,
-    memory: Array,
-    layer: int,
-    own: Array,
-    prefixes: tuple[Array, Array, Array],
-    groups: tuple[Array, Array],
-    out: Array,
-) -> None:
+def attend(query: Array, memory: Array, layer: int, sight: Sight, out: Array) -> None:
     """Attend with one token a row.
 
     Parameters
@@ -45,58 +62,69 @@ def attend(
         multiple of LANES wherever a row has own tokens.
     layer
         That is read.
-    own
-        Columns of the memory that each row sees.
-    prefixes
-        By row: address of a state [layers, 2, key heads, held, width], tokens held, tokens seen.
-    groups
-        Rows in the order of prefixes, and where each prefix begins among them, and the end.
+    sight
+        What each row sees.
     out
         [rows, heads, width]
     """
-    (count, heads, width), (layers, _, _, key_heads) = query.shape, memory.shape[:4]
-    addresses, held, shared = prefixes
-    members, breadth = heads // key_heads, -(-width // LANES) * LANES
-    questions = np.empty((count, members, width), np.float32)
-    answers = np.zeros((count, members, breadth), np.float32)
-    inverses = np.empty((count, members), np.float32)
-    longest = 0
-    for row in range(count):
-        longest = max(longest, shared[row] + own[row])
-    scores = np.empty((count, members, longest + 2 * BLOCK), np.float32)
-    laid = np.zeros((width, BLOCK), np.float32), np.zeros((BLOCK, breadth), np.float32)
-    order, bounds = groups
-    for group in range(len(bounds) - 1):
-        rows = order[bounds[group] : bounds[group + 1]]
-        shape = (layers, 2, key_heads, held[rows[0]], width)
-        prefix = numba.carray(pointer(addresses[rows[0]], memory), shape)[layer]
+    width, layers, key_heads = query.shape[2], memory.shape[0], memory.shape[3]
+    members = query.shape[1] // key_heads
+    desk = _lay_desk(query, members, sight)
+    for group in range(len(sight.starts) - 1):
+        rows = sight.order[sight.starts[group] : sight.starts[group + 1]]
+        shape = (layers, 2, key_heads, sight.held[rows[0]], width)
+        prefix = carray(pointer(sight.addresses[rows[0]], memory), shape)[layer]
         for head in range(key_heads):
-            _ask(query, rows, head, questions)
-            _score(prefix[0, head], rows, shared, questions, laid[0], scores)
+            heads = slice(head * members, (head + 1) * members)
+            _ask(query[:, heads], rows, desk)
+            _score(prefix[0, head], rows, sight.shared, desk)
             for row in rows:
-                keys = memory[layer, 0, row, head]
-                _score_own(keys, own[row], questions[row], laid[0], scores[row, :, shared[row] :])
-                _weigh(scores[row], shared[row] + own[row], inverses[row])
-                answers[row] = ZERO
-            _sum(prefix[1, head], rows, shared, scores, laid[1], answers)
+                shared, own = sight.shared[row], sight.own[row]
+                _score_own(memory[layer, 0, row, head], own, row, shared, desk)
+                _weigh(desk.scores[row], shared + own, desk.inverses[row])
+            _sum(prefix[1, head], rows, sight.shared, desk)
             for row in rows:
-                values = memory[layer, 1, row, head]
-                _sum_own(values, own[row], scores[row, :, shared[row] :], laid[1], answers[row])
-                _answer(
-                    answers[row], inverses[row], out[row, head * members : (head + 1) * members]
-                )
+                shared, own = sight.shared[row], sight.own[row]
+                _sum_own(memory[layer, 1, row, head], own, row, shared, desk)
+                _answer(desk.answers[row], desk.inverses[row], out[row, heads])
 
 
 @compiled()
-def _ask(query: Any, rows: Any, head: int, questions: Any) -> None:
-    """Write the queries of a key head's members, divided by the root of the width."""
-    members, width = questions.shape[1:]
+def _lay_desk(query: Any, members: int, sight: Sight) -> _Desk:
+    count, width = len(query), query.shape[2]
+    breadth = -(-width // LANES) * LANES
+    longest = 0
+    for row in range(count):
+        longest = max(longest, sight.shared[row] + sight.own[row])
+    return _Desk(
+        np.empty((count, members, width), np.float32),
+        np.empty((count, members, longest + 2 * BLOCK), np.float32),
+        np.empty((count, members), np.float32),
+        np.empty((count, members, breadth), np.float32),
+        np.zeros((width, BLOCK), np.float32),
+        np.zeros((BLOCK, breadth), np.float32),
+    )
+
+
+@compiled()
+def _ask(query: Any, rows: Any, desk: _Desk) -> None:
+    """Write the queries [rows, members, width], divided by the root of the width."""
+    members, width = query.shape[1:]
     scale = ONE / np.sqrt(np.float32(width))
     for row in rows:
+        desk.answers[row] = ZERO
         for member in range(members):
             for place in range(width):
-                value: Any = widen(query[row, head * members + member, place])
-                questions[row, member, place] = scale * value
+                value: Any = widen(query[row, member, place])
+                desk.questions[row, member, place] = scale * value
+
+
+@compiled()
+def _longest(rows: Any, shared: Any) -> int:
+    longest = 0
+    for row in rows:
+        longest = max(longest, shared[row])
+    return longest
 
 
 @compiled()
@@ -118,24 +146,33 @@ def _lay_values(values: Any, laid: Any) -> None:
 
 
 @compiled()
-def _score(keys: Any, rows: Any, shared: Any, questions: Any, laid: Any, scores: Any) -> None:
+def _score(keys: Any, rows: Any, shared: Any, desk: _Desk) -> None:
     """Score the keys of a prefix; what lies behind the tokens that a row sees is no score yet."""
-    longest = 0
-    for row in rows:
-        longest = max(longest, shared[row])
+    longest = _longest(rows, shared)
     for first in range(0, longest, BLOCK):
-        _lay_keys(keys[first : min(first + BLOCK, longest)], laid)
+        _lay_keys(keys[first : min(first + BLOCK, longest)], desk.keys)
         for row in rows:
             if first < shared[row]:
-                set_products(scores[row, :, first : first + BLOCK], questions[row], laid)
+                part = desk.scores[row, :, first : first + BLOCK]
+                set_products(part, desk.questions[row], desk.keys)
 
 
 @compiled()
-def _score_own(keys: Any, count: int, questions: Any, laid: Any, scores: Any) -> None:
+def _score_own(keys: Any, count: int, row: int, shared: int, desk: _Desk) -> None:
     for first in range(0, count, BLOCK):
+        # Whole tiles are transposed faster; the columns behind the row's own are no scores.
         last = min(first + BLOCK, -(-count // LANES) * LANES)
-        _lay_keys(keys[first:last], laid)
-        set_products(scores[:, first : first + BLOCK], questions, laid)
+        _lay_keys(keys[first:last], desk.keys)
+        part = desk.scores[row, :, shared + first : shared + first + BLOCK]
+        set_products(part, desk.questions[row], desk.keys)
+
+
+@compiled(without_nan=True)
+def _largest(values: Any) -> Any:
+    largest = values[0]
+    for value in values:
+        largest = max(largest, value)
+    return largest
 
 
 @compiled()
@@ -159,34 +196,25 @@ def _weigh(scores: Any, count: int, inverses: Any) -> None:
         inverses[member] = ONE / total
 
 
-@compiled(without_nan=True)
-def _largest(values: Any) -> Any:
-    largest = values[0]
-    for value in values:
-        largest = max(largest, value)
-    return largest
-
-
 @compiled()
-def _sum(values: Any, rows: Any, shared: Any, scores: Any, laid: Any, answers: Any) -> None:
+def _sum(values: Any, rows: Any, shared: Any, desk: _Desk) -> None:
     """Add the values of a prefix, weighed."""
-    longest = 0
-    for row in rows:
-        longest = max(longest, shared[row])
+    longest = _longest(rows, shared)
     for first in range(0, longest, BLOCK):
-        _lay_values(values[first : min(first + BLOCK, longest)], laid)
+        _lay_values(values[first : min(first + BLOCK, longest)], desk.values)
         for row in rows:
             last = min(first + BLOCK, shared[row])
             if first < last:
-                add_products(answers[row], scores[row, :, first:last], laid)
+                add_products(desk.answers[row], desk.scores[row, :, first:last], desk.values)
 
 
 @compiled()
-def _sum_own(values: Any, count: int, scores: Any, laid: Any, answers: Any) -> None:
+def _sum_own(values: Any, count: int, row: int, shared: int, desk: _Desk) -> None:
     for first in range(0, count, BLOCK):
         last = min(first + BLOCK, count)
-        _lay_values(values[first:last], laid)
-        add_products(answers, scores[:, first:last], laid)
+        _lay_values(values[first:last], desk.values)
+        part = desk.scores[row, :, shared + first : shared + last]
+        add_products(desk.answers[row], part, desk.values)
 
 
 @compiled()

@@ -1,6 +1,6 @@
 """What stands between the linear maps."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,12 @@ def _inverse_root_mean_square(values: Any, epsilon: Any) -> Any:
 
 
 @compiled()
-def add_norm(
-    stream: Array, update: Array, adding: bool, weight: Array, epsilon: float, normed: Array
-) -> None:
-    """Add the update to the stream [rows, width], and write its normalised rows."""
+def add_norm(stream: Array, update: Array, weight: Array, epsilon: float, normed: Array) -> None:
+    """Add the update, unless it has no rows, to the stream [rows, width]; write it normalised."""
     width = stream.shape[1]
     values = np.empty(width, np.float32)
     for row in range(len(stream)):
-        if adding:
+        if len(update):
             for place in range(width):
                 total: Any = widen(stream[row, place]) + widen(update[row, place])
                 stream[row, place] = narrow(total, stream)
@@ -72,16 +70,27 @@ def _rotate(values: Any, cosine: Any, sine: Any, out: Any) -> None:
         out[half + place] = narrow(right * cosine[place] + left * sine[place], out)
 
 
+class HeadNorms(NamedTuple):
+    """By what heads are normalised before they are rotated; weights [0] where they are not."""
+
+    query: Array  # [width]
+    key: Array  # [width]
+    epsilon: float
+
+
+class Landing(NamedTuple):
+    """Where tokens stand; int64 [tokens], and cosines and sines [positions, width / 2]."""
+
+    positions: Array
+    rows: Array
+    columns: Array
+    cosines: Array
+    sines: Array
+
+
 @compiled()
 def place(
-    projected: Array,
-    norms: tuple[Array, Array],
-    epsilon: float,
-    table: tuple[Array, Array],
-    where: tuple[Array, Array, Array],
-    memory: Array,
-    layer: int,
-    query: Array,
+    projected: Array, norms: HeadNorms, landing: Landing, memory: Array, query: Array
 ) -> None:
     """Rotate queries and keys, and write keys and values to the memory.
 
@@ -90,33 +99,28 @@ def place(
     projected
         Queries, keys and values of tokens [tokens, (heads + 2 · key heads) · width].
     norms
-        Weights [width] by which queries and keys are normalised; [0] where they are not.
-    epsilon
-        Of these norms.
-    table
-        Cosines and sines [positions, width / 2].
-    where
-        Position, row and column of each token.
+        Of queries and keys.
+    landing
+        Where the tokens stand in their sequences and in the memory.
     memory
-        [layers, 2, rows, key heads, columns, width]
-    layer
-        That is written.
+        Keys and values of a layer [2, rows, key heads, columns, width].
     query
         [tokens, heads, width]
     """
-    positions, rows, columns = where
     heads, width = query.shape[1:]
-    key_heads = memory.shape[3]
+    key_heads = memory.shape[2]
     values = np.empty(width, np.float32)
     for number in range(len(query)):
-        cosine, sine = table[0][positions[number]], table[1][positions[number]]
-        source, row, column = projected[number], rows[number], columns[number]
+        source, position = projected[number], landing.positions[number]
+        row, column = landing.rows[number], landing.columns[number]
+        cosine, sine = landing.cosines[position], landing.sines[position]
         for head in range(heads):
-            _load(source[head * width : (head + 1) * width], norms[0], epsilon, values)
+            first = head * width
+            _load(source[first : first + width], norms.query, norms.epsilon, values)
             _rotate(values, cosine, sine, query[number, head])
         for head in range(key_heads):
             first = (heads + head) * width
-            _load(source[first : first + width], norms[1], epsilon, values)
-            _rotate(values, cosine, sine, memory[layer, 0, row, head, column])
+            _load(source[first : first + width], norms.key, norms.epsilon, values)
+            _rotate(values, cosine, sine, memory[0, row, head, column])
             first += key_heads * width
-            memory[layer, 1, row, head, column] = source[first : first + width]
+            memory[1, row, head, column] = source[first : first + width]

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numba.core.cgutils
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from refork.engines.torch.llama.compiled.numbers import FLOAT, WORD
+
+cgutils: Any = numba.core.cgutils
 
 LANES = 16
 """Numbers of a vector."""
@@ -46,7 +49,7 @@ class _Rows:
 
 
 def _turns(builder: Any, count: Any, steps: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
-    """Emit loops over a count, the longest steps first; yields where a turn begins, and its step."""
+    """Emit loops over a count, the longest steps first; yields a turn's beginning and its step."""
     done = cgutils.alloca_once_value(builder, count.type(0))
     for step in steps:
         first, length = builder.load(done), count.type(step)
@@ -135,7 +138,11 @@ def _transpose(_: Any, source: Any, target: Any) -> Any:
 def _transposed(builder: Any, tile: list[Any]) -> list[Any]:
     """Transpose by interleaving each row with the one half a tile below, log₂ LANES times."""
     half = LANES // 2
-    low = [place for pair in zip(range(half), range(LANES, LANES + half)) for place in pair]
+    low = [
+        place
+        for pair in zip(range(half), range(LANES, LANES + half), strict=True)
+        for place in pair
+    ]
     masks = [ir.Constant(_WORDS, [first + place for place in low]) for first in (0, half)]
     for _ in range(LANES.bit_length() - 1):
         tile = [
@@ -155,11 +162,12 @@ def _widened(builder: Any, vector: Any) -> Any:
 
 def _pointer(_: Any, address: Any, like: Any) -> Any:
     """Give the pointer to memory that holds numbers as an array does."""
+    kind: Any = types.CPointer(like.dtype)  # type: ignore[no-untyped-call]
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(like.dtype)(types.int64, like), code
+    return kind(types.int64, like), code
 
 
 set_products: Any = intrinsic(_products(adding=False))
