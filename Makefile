@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 LOCKS := envs/analysis.txt envs/torch.txt envs/dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint benchmark lock
+.PHONY: help setup demo two-by-two test test-fast lint benchmark lock
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -17,6 +17,10 @@ setup: $(READY) ## make .venv with the pinned packages and the refork command
 demo: $(READY) ## run the demo study on a small language model, about 6 minutes
 	$(BIN)/snakemake --cores 2 --configfile config/demo.yaml
 	@echo "The report: results/demo/report.html"
+
+two-by-two: $(READY) ## measure what batch and re-feeding do to tokens, by kernels; about 25 minutes
+	$(BIN)/snakemake --cores 2 --configfile config/studies/two-by-two.yaml
+	$(BIN)/refork agreement results/two-by-two
 
 test: $(READY) ## run all tests, about 25 minutes
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -m "not model and not workflow and not slow" tests/stats tests/study \

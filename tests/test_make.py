@@ -119,3 +119,15 @@ def test_demo_in_a_fresh_copy(fresh: Run) -> None:
     fp32 = json.loads(fresh(".venv/bin/refork noise results/demo --json --variant fp32").stdout)
     assert fp32["refeed"]["flips"] == fp32["replica"]["flips"] == 0
     fresh(".venv/bin/refork noise results/demo --json")
+
+    passes = json.loads(fresh(".venv/bin/refork agreement results/demo --json").stdout)["passes"]
+    by_name = {(row["variant"], row["pass"]): row for row in passes}
+    for name in ("replica_shuffled", "refeed", "refeed_shuffled"):
+        assert by_name["stock", name]["same_tokens"]["value"] < 1
+        invariant = by_name["invariant", name]
+        assert invariant["same_tokens"]["value"] == invariant["same_outcomes"]["value"] == 1
+        assert invariant["same_probes"]["value"] == 1
+        assert invariant["changed_credits"]["part"] == invariant["largest_delta"] == 0
+    probed = fresh(".venv/bin/refork probe config/demo.yaml --variant invariant --json").stdout
+    assert json.loads(probed)["invariant"]["invariant"]
+    fresh(".venv/bin/refork probe config/demo.yaml")

@@ -17,6 +17,7 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 MINE = "tests/test_readme.py::test_the_study_of_the_readme"
 DEMO = "tests/test_make.py::test_demo_in_a_fresh_copy"
+TWO_BY_TWO = "tests/workflow/test_two_by_two.py::test_kernels_feeding_and_order"
 ENGINE = "tests/test_make.py::test_an_engine_environment_needs_its_own_packages_only"
 # Every command of the pages, and the test that runs it; `.ci/run` runs the tests themselves.
 RUN_BY = {
@@ -26,6 +27,13 @@ RUN_BY = {
     ".venv/bin/snakemake --cores 2 --configfile config/demo.yaml": DEMO,
     ".venv/bin/refork noise results/demo --json": DEMO,
     ".venv/bin/refork plan config/demo.yaml": DEMO,
+    ".venv/bin/refork probe config/demo.yaml": DEMO,
+    "make two-by-two": TWO_BY_TWO,
+    ".venv/bin/refork agreement results/two-by-two --markdown": TWO_BY_TWO,
+    (
+        ".venv/bin/refork questions --count 48 --seed 0 --out config/questions/arithmetic.jsonl"
+        " --examples config/questions/arithmetic_examples.yaml"
+    ): "tests/cli/test_questions.py::test_the_projects_questions_are_made_anew_byte_for_byte",
     ".venv/bin/snakemake --cores 2 --configfile config/studies/synthetic.yaml": (
         "tests/test_readme.py::test_the_study_without_a_model"
     ),
