@@ -1,6 +1,7 @@
 """The fast path as the torch engine asks for it."""
 
 import os
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -71,7 +72,7 @@ class LlamaDecoder:
         tiled = weights.tiled() if self.invariant else weights
         self._network = Network(tiled, rotary, elementwise)
         self._make_attention, attention = self._choose_attention()
-        self.facts = {"path": "llama", "kernels": kernels, "attention": attention}
+        self.facts: Mapping[str, str] = {"path": "llama", "kernels": kernels, "attention": attention}
 
     @torch.no_grad()
     def prefill(self, tokens: list[int], prompt_length: int) -> Fed:

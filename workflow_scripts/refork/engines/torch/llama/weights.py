@@ -63,7 +63,8 @@ def take_weights(model: Any, architecture: Architecture) -> Weights:
     embedding, norm = _own(core.embed_tokens.weight), _own(core.norm.weight)
     core.embed_tokens, core.norm = torch.nn.Identity(), torch.nn.Identity()
     if architecture.tied:
-        head = WideLinear(embedding, None, packed=embedding.nbytes <= SECOND_COPY)
+        small = embedding.nbytes <= SECOND_COPY
+        head: Linear = WideLinear(embedding, None, packed=small)
     else:
         head = _fuse(model.lm_head)
     model.lm_head = torch.nn.Identity()
