@@ -119,3 +119,8 @@ def test_log_probabilities_are_those_of_the_softmax() -> None:
     assert tensors.log_probabilities(scores, tokens)[0].tolist() == pytest.approx(
         [math.log(0.25), math.log(0.5)], abs=1e-6
     )
+
+
+def test_no_rows_have_no_log_probabilities() -> None:
+    none = tensors.log_probabilities(torch.zeros(0, 7), torch.zeros(0, 1, dtype=torch.int64))
+    assert none.shape == (0, 1)

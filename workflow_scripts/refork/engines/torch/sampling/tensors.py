@@ -78,7 +78,7 @@ def _tiles(logits: torch.Tensor) -> Iterator[torch.Tensor]:
 def _log_sums(logits: torch.Tensor) -> torch.Tensor:
     """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
     tiles = [tile.logsumexp(dim=-1, keepdim=True) for tile in _tiles(logits)]
-    log_sums = torch.cat(tiles)[: len(logits)]
+    log_sums = torch.cat([*tiles, logits.new_empty((0, 1))])[: len(logits)]
     LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
     return log_sums
 
