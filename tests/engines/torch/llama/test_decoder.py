@@ -5,9 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from helpers.tiny_llama import CONFIGS, make_decoder, make_loaded, make_model, make_tokens
-from refork.engines.torch.llama.architecture import Architecture, read_architecture
-from refork.engines.torch.llama.decoder import LlamaDecoder
+from helpers.tiny_llama import CONFIGS, make_decoder, make_model, make_tokens
 from refork.errors import EngineError
 
 PROMPT, TOKENS = 70, make_tokens(150)
@@ -110,10 +108,3 @@ def test_stock_kernels_do_not_feed_a_sequence() -> None:
     decoder = make_decoder("llama", torch.float32, "stock")
     with pytest.raises(EngineError, match="stock kernels"):
         decoder.feed(TOKENS, PROMPT)
-
-
-def test_unknown_kernels_are_refused() -> None:
-    architecture = read_architecture(CONFIGS["llama"])
-    assert isinstance(architecture, Architecture)
-    with pytest.raises(EngineError, match=r"engine\.kernels: 'fast' is not one of stock, batch"):
-        LlamaDecoder(make_loaded(CONFIGS["llama"]), architecture, "fast")

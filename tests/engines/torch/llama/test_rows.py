@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from helpers.tiny_llama import make_decoder, make_tokens
+from refork.engines.torch.llama.compiled.attention import attend
+from refork.engines.torch.llama.compiled.elementwise import place
 from refork.engines.torch.llama.memory import RESERVE
 from refork.engines.torch.llama.rows import LlamaRows
 
@@ -104,6 +106,19 @@ def test_the_memory_shrinks_when_long_rows_have_left() -> None:
     rows.drop(0)
     rows.step([5])
     assert columns(rows) == RESERVE
+
+
+def test_nothing_is_compiled_anew_when_rows_leave() -> None:
+    decoder = make_decoder("llama", torch.float32, "batch_invariant")
+    state = decoder.feed(TOKENS[:20], 20).state
+    rows = decoder.rows(40)
+    for _ in range(33):
+        rows.enter(state, 20)
+    rows.step([5] * 33)
+    compiled = len(attend.signatures), len(place.signatures)  # type: ignore[attr-defined]
+    rows.drop(0)
+    rows.step([5] * 32)
+    assert compiled == (len(attend.signatures), len(place.signatures))  # type: ignore[attr-defined]
 
 
 def test_a_state_is_a_copy() -> None:

@@ -21,7 +21,6 @@ from refork.engines.torch.loading import Loaded
 from refork.engines.torch.sampling import log_probabilities
 from refork.errors import EngineError
 
-KERNELS = ("stock", "batch_invariant")
 HEAD_ROWS = 256
 """Positions whose logits are held at once when a sequence is fed."""
 
@@ -45,17 +44,10 @@ class LlamaDecoder:
         architecture
             As `read_architecture` gives it.
         kernels
-            One of KERNELS.
+            `stock` or `batch_invariant`.
         compiled
             Whether the compiled kernels run; by default they do on the CPU.
-
-        Raises
-        ------
-        EngineError
-            Unknown kernels.
         """
-        if kernels not in KERNELS:
-            raise EngineError(f"engine.kernels: {kernels!r} is not one of {', '.join(KERNELS)}")
         self.device, self.context_length = loaded.device, loaded.context_length
         self.end_tokens = loaded.end_tokens
         self.kind = loaded.kind(architecture.layers, architecture.key_heads, architecture.width)
@@ -72,7 +64,11 @@ class LlamaDecoder:
         tiled = weights.tiled() if self.invariant else weights
         self._network = Network(tiled, rotary, elementwise)
         self._make_attention, attention = self._choose_attention()
-        self.facts: Mapping[str, str] = {"path": "llama", "kernels": kernels, "attention": attention}
+        self.facts: Mapping[str, str] = {
+            "path": "llama",
+            "kernels": kernels,
+            "attention": attention,
+        }
 
     @torch.no_grad()
     def prefill(self, tokens: list[int], prompt_length: int) -> Fed:
@@ -177,5 +173,6 @@ def _ask_for_determinism() -> None:
     """Have CUDA take kernels whose sums are in a fixed order; float32 without TF32."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

@@ -6,6 +6,8 @@ import torch
 
 RESERVE = 128
 """Columns by which the memory grows; also the keys of a block in `plain`."""
+ROWS_RESERVE = 16
+"""Rows by which it grows."""
 
 
 @dataclass(eq=False)
@@ -57,7 +59,8 @@ class Memory:
         if rows <= held_rows and 0 <= spare < 2 * RESERVE:
             return
         old = self.tensor
-        shape = (*old.shape[:2], max(rows, held_rows), old.shape[3], wanted, old.shape[5])
+        room = max(-(-rows // ROWS_RESERVE) * ROWS_RESERVE, held_rows)
+        shape = (*old.shape[:2], room, old.shape[3], wanted, old.shape[5])
         self.tensor = old.new_zeros(shape)
         kept = min(wanted, held_columns)
         self.tensor[:, :, :held_rows, :, :kept] = old[:, :, :, :, :kept]

@@ -60,14 +60,14 @@ class LlamaRows:
             raise ValueError(f"a state of {state.shape[3]} tokens has no {tokens}")
         row = Row(self._prefix(state), tokens) if self._sharing else Row(own=tokens)
         self._rows.append(row)
-        self._fit(0)
+        self._fit()
         if not self._sharing:
             self._memory.write(len(self._rows) - 1, state[:, :, :, :tokens])
 
     @torch.no_grad()
     def step(self, tokens: list[int]) -> torch.Tensor:
         """Feed one token to every row; gives the logits of the next, float32 [rows, vocabulary]."""
-        self._fit(1)
+        self._fit()
         logits = [
             self._step(first, self._rows[first : first + self._tile], tokens)
             for first in range(0, len(self._rows), self._tile)
@@ -94,10 +94,12 @@ class LlamaRows:
     def _step(self, first: int, rows: list[Row], tokens: list[int]) -> torch.Tensor:
         """Feed some rows, and spare ones behind them where the pass is padded."""
         count, some = len(rows), tokens[first : first + len(rows)]
+        memory = self._memory.tensor
         if self._padded:
             rows = rows + [Row()] * (self._tile - count)
             some = some + [0] * (self._tile - count)
-        device = self._memory.tensor.device
+            memory = memory[:, :, first : first + self._tile]
+        device = memory.device
         positions = [row.length for row in rows]
         places = Places(
             positions=torch.tensor(positions, device=device),
@@ -105,7 +107,6 @@ class LlamaRows:
             columns=torch.tensor([row.own for row in rows], device=device),
             furthest=max(positions),
         )
-        memory = self._memory.tensor[:, :, first : first + len(rows)]
         attention = self._make_attention(memory, places, rows)
         normed = self._network.run(torch.tensor(some, device=device), attention)
         return self._network.logits(normed)[:count]
@@ -117,9 +118,9 @@ class LlamaRows:
                 return row.prefix
         return Prefix(state, state.contiguous())
 
-    def _fit(self, columns: int) -> None:
-        """Fit the memory to the rows, with so many columns more than they hold."""
+    def _fit(self) -> None:
+        """Fit the memory to the rows and to one token more in each."""
         rows = len(self._rows)
         if self._padded:
             rows = -(-rows // TILE_ROWS) * TILE_ROWS
-        self._memory.fit(rows, max(row.own for row in self._rows) + columns)
+        self._memory.fit(rows, max(row.own for row in self._rows) + 1)

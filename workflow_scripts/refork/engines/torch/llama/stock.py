@@ -71,14 +71,11 @@ class SharedAttention:
         hidden = torch.arange(self._columns) > places.columns[:, None]
         mask = memory.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
         self._mask = mask[:, None, None].expand(-1, 1, group, -1)
-        numbers: dict[int, list[int]] = {}
+        lengths: dict[Prefix, dict[int, int]] = {}
         for number, row in enumerate(rows):
             if row.prefix is not None and row.shared:
-                numbers.setdefault(id(row.prefix), []).append(number)
-        self._shared = [
-            _share([rows[number] for number in some], some, memory, group)
-            for some in numbers.values()
-        ]
+                lengths.setdefault(row.prefix, {})[number] = row.shared
+        self._shared = [_share(prefix, some, group) for prefix, some in lengths.items()]
 
     def attend(self, layer: int, query: torch.Tensor) -> torch.Tensor:
         """Attend with rotated queries [rows, heads, width]; gives [rows, heads · width]."""
@@ -100,14 +97,12 @@ class SharedAttention:
         return merged.to(query.dtype).view(count, heads * width)
 
 
-def _share(rows: list[Row], numbers: list[int], memory: torch.Tensor, group: int) -> _Shared:
-    prefix = rows[0].prefix
-    assert prefix is not None
-    lengths = torch.tensor([row.shared for row in rows])
-    tokens = int(lengths.max())
+def _share(prefix: Prefix, lengths: dict[int, int], group: int) -> _Shared:
+    """Prepare for the rows of a prefix, of which each sees so many tokens."""
+    shortest, longest = min(lengths.values()), max(lengths.values())
     mask = None
-    if int(lengths.min()) < tokens:
-        hidden = torch.arange(tokens) >= lengths[:, None]
-        mask = memory.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
+    if shortest < longest:
+        hidden = torch.arange(longest) >= torch.tensor(list(lengths.values()))[:, None]
+        mask = prefix.state.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
         mask = mask.repeat_interleave(group, dim=0)[None, None]
-    return _Shared(prefix, torch.tensor(numbers), tokens, mask)
+    return _Shared(prefix, torch.tensor(list(lengths)), longest, mask)
