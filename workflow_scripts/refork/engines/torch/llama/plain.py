@@ -44,14 +44,16 @@ class PlainElementwise:
         key_heads, width = memory.shape[2], memory.shape[4]
         split = projected.view(len(projected), -1, width)
         heads = split.shape[1] - 2 * key_heads
-        query, key, value = torch.split(split, [heads, key_heads, key_heads], dim=1)
+        turning, value = split[:, : heads + key_heads], split[:, heads + key_heads :]
         if norms[0].numel():
-            query = _norm(query, norms[0], self._epsilon)
-            key = _norm(key, norms[1], self._epsilon)
+            query = _norm(turning[:, :heads], norms[0], self._epsilon)
+            key = _norm(turning[:, heads:], norms[1], self._epsilon)
+            turning = torch.cat([query, key], dim=1)
         cosines, sines = (part[places.positions][:, None] for part in table)
-        memory[0][places.rows, :, places.columns] = _rotated(key, cosines, sines)
+        turned = _rotated(turning, cosines, sines)
+        memory[0][places.rows, :, places.columns] = turned[:, heads:]
         memory[1][places.rows, :, places.columns] = value
-        return _rotated(query, cosines, sines)
+        return turned[:, :heads]
 
     def gate(self, projected: torch.Tensor) -> torch.Tensor:
         """Give silu(gate) · up of [rows, 2 · inner]."""
