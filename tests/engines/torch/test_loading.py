@@ -1,5 +1,7 @@
 """Which models are loaded, on which path, and what is refused."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from helpers.tiny_model import write_model
 from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.interface import EngineSettings
 from refork.engines.torch.decoder import Decoder
-from refork.engines.torch.loading import load, open_decoder
+from refork.engines.torch.loading import load
+from refork.engines.torch.paths import open_decoder
 from refork.errors import EngineError
 
 SETTINGS = EngineSettings(kind="torch", device="cpu", dtype="float32", threads=1, batch_rows=4)
@@ -37,6 +40,20 @@ def test_models_take_the_fast_path_where_that_knows_them(tiny_model: Path, tiny_
     exact = opened(tiny_model, kernels="batch_invariant")
     assert exact.invariant
     assert exact.facts["kernels"] == "batch_invariant"
+
+
+def test_code_that_came_with_a_model_is_what_runs(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(tiny_model, folder)
+    code = (
+        "from transformers import LlamaForCausalLM\n\n\nclass Mine(LlamaForCausalLM):\n    pass\n"
+    )
+    (folder / "modeling_mine.py").write_text(code)
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "modeling_mine.Mine"}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert opened(folder).facts["path"] == "llama"
+    assert opened(folder, trust_remote_code=True).facts["path"] == "dynamic"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -13,7 +13,7 @@ from refork.data.tables import from_rows
 from refork.engines.interface import EngineFacts, EngineSettings
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.torch.decoder import Decoder
-from refork.engines.torch.loading import open_decoder
+from refork.engines.torch.paths import open_decoder
 from refork.engines.torch.schedule import Entry, Row, Schedule, naming
 from refork.engines.torch.snapshots import Snapshots, write_snapshots
 from refork.engines.torch.states import Resumption, States
@@ -26,7 +26,7 @@ class TorchEngine:
     """
 
     def __init__(self, settings: EngineSettings, model_folder: Path) -> None:
-        """Load a model; see `loading.open_decoder` for what is refused."""
+        """Load a model; see `paths.open_decoder` for what is refused."""
         torch.set_num_threads(settings.threads)
         self._places = settings.batch_rows
         self._decoder = open_decoder(settings, model_folder)

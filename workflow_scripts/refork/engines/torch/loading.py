@@ -1,4 +1,4 @@
-"""From a local Hugging Face folder to a model that can be fed."""
+"""From a local Hugging Face folder to a model of transformers."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,11 +15,9 @@ from transformers import (
 )
 
 from refork.engines.interface import EngineSettings
-from refork.engines.torch.decoder import Decoder
 from refork.engines.torch.snapshots import StateKind
 from refork.errors import EngineError
 
-KERNELS = ("stock", "batch_invariant")
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 KEY_VALUE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 SAMPLED_WEIGHTS = 1024
@@ -42,35 +40,6 @@ class Loaded:
         """Say what the model's states are; `heads` are key-value heads, `width` is of one."""
         name = str(self.dtype).removeprefix("torch.")
         return StateKind(self.digest, name, layers, heads, width)
-
-
-def open_decoder(settings: EngineSettings, folder: Path) -> Decoder:
-    """Load a model to be fed: on the fast path where that knows it, else by its own forward.
-
-    Raises
-    ------
-    EngineError
-        What `load` refuses; a model that neither path can run; kernels that its path has not.
-    """
-    # Both paths stand on `Loaded`.
-    from refork.engines.torch.dynamic.model import DynamicDecoder  # noqa: PLC0415
-    from refork.engines.torch.llama.architecture import read_architecture  # noqa: PLC0415
-    from refork.engines.torch.llama.decoder import LlamaDecoder  # noqa: PLC0415
-
-    if settings.kernels not in KERNELS:
-        raise EngineError(
-            f"engine.kernels: {settings.kernels!r} is not one of {', '.join(KERNELS)}"
-        )
-    loaded = load(settings, folder)
-    architecture = read_architecture(loaded.config)
-    if not isinstance(architecture, str):
-        return LlamaDecoder(loaded, architecture, settings.kernels)
-    if settings.kernels != "stock":
-        raise EngineError(
-            f"engine.kernels: {settings.kernels} needs the fast path, which cannot run "
-            f"{type(loaded.model).__name__}: {architecture}; stock kernels can run it"
-        )
-    return DynamicDecoder(loaded)
 
 
 def load(settings: EngineSettings, folder: Path) -> Loaded:
