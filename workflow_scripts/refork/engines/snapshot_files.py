@@ -1,4 +1,4 @@
-"""Snapshot files of batch groups, put together into the file of a shard.
+"""Snapshot files as bytes: read without the library of an engine, and put together.
 
 Tensors are copied as bytes, so they stay what they were bit for bit, whatever their dtype, and
 never lie in memory as a whole. The format (https://huggingface.co/docs/safetensors) is 8 bytes of
@@ -8,7 +8,8 @@ header length, a JSON header with the byte range of each tensor, the tensors.
 import json
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,24 @@ from refork.errors import EngineError
 
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 8
+_METADATA = "__metadata__"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a snapshot file says of itself."""
+
+    metadata: Mapping[str, str]
+    tensors: Mapping[str, Any]  # by rollout id: dtype, shape, data_offsets
+    end: int  # bytes of length and header; data_offsets count from here
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of a snapshot file."""
+    with path.open("rb") as source:
+        (length,) = _LENGTH.unpack(source.read(_LENGTH.size))
+        tensors = json.loads(source.read(length))
+    return Header(tensors.pop(_METADATA, {}), tensors, _LENGTH.size + length)
 
 
 def merge_snapshots(parts: Sequence[Path], out: Path) -> None:
@@ -27,35 +46,23 @@ def merge_snapshots(parts: Sequence[Path], out: Path) -> None:
     EngineError
         The parts are of different kinds (model, dtype), or name the same rollout.
     """
-    headers = [(part, _header(part)) for part in parts if part.exists()]
+    headers = [(part, read_header(part)) for part in parts if part.exists()]
     merged: dict[str, Any] = {}
     offset = 0
     for part, header in headers:
-        metadata = header.pop("__metadata__", {})
-        if merged.setdefault("__metadata__", metadata) != metadata:
+        if merged.setdefault(_METADATA, header.metadata) != header.metadata:
             raise EngineError(f"{part}: its snapshots are of another kind than {headers[0][0]}")
-        for name, tensor in header.items():
+        for name, tensor in header.tensors.items():
             if name in merged:
                 raise EngineError(f"{part}: a snapshot of rollout {name} stands twice")
             start, end = tensor["data_offsets"]
             merged[name] = {**tensor, "data_offsets": [offset + start, offset + end]}
-        offset += max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
+        offset += max((tensor["data_offsets"][1] for tensor in header.tensors.values()), default=0)
     text = json.dumps(merged, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     with atomic_path(out) as temporary, temporary.open("wb") as target:
         target.write(_LENGTH.pack(len(text)) + text)
-        for part, _ in headers:
+        for part, header in headers:
             with part.open("rb") as source:
-                source.seek(_LENGTH.size + _header_length(part))
+                source.seek(header.end)
                 shutil.copyfileobj(source, target, 1 << 22)
-
-
-def _header_length(path: Path) -> int:
-    with path.open("rb") as source:
-        return int(_LENGTH.unpack(source.read(_LENGTH.size))[0])
-
-
-def _header(path: Path) -> dict[str, Any]:
-    with path.open("rb") as source:
-        length = int(_LENGTH.unpack(source.read(_LENGTH.size))[0])
-        return dict(json.loads(source.read(length)))

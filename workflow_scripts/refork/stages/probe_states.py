@@ -1,12 +1,5 @@
-"""Where two decode-time states differ: the keys and values of a rollout, layer by layer.
+"""Where two decode-time states differ: the keys and values of a rollout, layer by layer."""
 
-Snapshot files are read as they are (https://huggingface.co/docs/safetensors): 8 bytes of header
-length, a JSON header with the byte range of each tensor, the tensors. No library of an engine is
-needed, and only the tensors that are asked for are read.
-"""
-
-import json
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_LENGTH = struct.Struct("<Q")
+from refork.engines.snapshot_files import read_header
+
 _BITS: dict[str, "np.dtype[Any]"] = {
     "BF16": np.dtype("<u2"),
     "F16": np.dtype("<u2"),
@@ -27,7 +21,7 @@ _AXES = 5  # layers, keys and values, heads, tokens, width
 class State:
     """Keys and values of one rollout, as bits [layers, 2, heads, tokens, width]."""
 
-    kind: str
+    kind: str  # dtype, as the file names it
     bits: NDArray[Any]
 
     @property
@@ -37,26 +31,22 @@ class State:
 
 
 class StateFile:
-    """A snapshot file of an engine; one that does not exist holds no state."""
+    """A snapshot file, read a state at a time; one that does not exist holds none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._header: dict[str, Any] = {}
-        if path.exists():
-            with path.open("rb") as file:
-                length = _LENGTH.unpack(file.read(_LENGTH.size))[0]
-                self._header = json.loads(file.read(length))
-            self._first = _LENGTH.size + length
+        self._header = read_header(path) if path.exists() else None
 
     def state(self, name: str) -> State | None:
         """Read the state of a rollout; None where it is not kept as keys and values by layer."""
-        entry = self._header.get(name)
-        if entry is None or entry["dtype"] not in _BITS or len(entry["shape"]) != _AXES:
+        if self._header is None or name not in self._header.tensors:
             return None
-        kind: str = entry["dtype"]
-        place = self._first + entry["data_offsets"][0]
-        shape = tuple(entry["shape"])
-        return State(kind, np.memmap(self._path, _BITS[kind], "r", int(place), shape))
+        tensor = self._header.tensors[name]
+        kind, shape = tensor["dtype"], tuple(tensor["shape"])
+        if kind not in _BITS or len(shape) != _AXES:
+            return None
+        place = self._header.end + tensor["data_offsets"][0]
+        return State(kind, np.memmap(self._path, _BITS[kind], "r", place, shape))
 
 
 @dataclass(frozen=True)
