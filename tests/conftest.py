@@ -43,6 +43,16 @@ def synthetic_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny Llama model."""
+    from helpers.tiny_model import write_tiny_model  # noqa: PLC0415 - torch is slow to import
+
+    folder = tmp_path_factory.mktemp("tiny")
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a Hugging Face folder with a tokenizer of bytes and a chat template."""
     folder = tmp_path_factory.mktemp("tokenizer")
@@ -57,6 +67,17 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no ../shared beside the repository")
     return folder
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Give torch one thread, as an engine does: small models gain nothing from more."""
+    import torch  # noqa: PLC0415 - slow to import
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,12 @@ from refork.tasks.prompts import Prompter, PromptSettings
 from refork.tasks.questions import load_questions
 from refork.tasks.text import special_token_ids
 
-pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 DEMO = ROOT / "config" / "demo.yaml"
 CONTINUATIONS, TOKENS = 8, 120
@@ -86,14 +90,6 @@ def settings_of(kernels: str) -> EngineSettings:
     return EngineSettings(
         kind="torch", device="cpu", dtype="bfloat16", threads=1, batch_rows=ROWS, kernels=kernels
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

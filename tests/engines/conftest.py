@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers.engines import Subject, make_subject
-from helpers.tiny_model import write_tiny_model, write_tiny_neox
+from helpers.tiny_model import write_tiny_neox
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 DEVICES = {"cpu": (), "cuda": (NO_GPU,)}
@@ -36,14 +36,6 @@ def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> 
                         id=f"{model}-{device}-{kernel}-{dtype}",
                         marks=(*DEVICES[device], *marks),
                     )
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a tiny Llama model."""
-    folder = tmp_path_factory.mktemp("tiny")
-    write_tiny_model(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

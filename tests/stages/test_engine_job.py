@@ -14,7 +14,6 @@ import pytest
 
 from helpers.engine_jobs import Jobs, lay_out
 from helpers.studies import LOCKED
-from helpers.tiny_model import write_tiny_model
 from refork.data.files import write_json
 from refork.engines.describe import describe
 from refork.engines.interface import EngineSettings
@@ -23,14 +22,6 @@ from refork.study.config import Settings
 from refork.study.stages import record_hash, variant_stages
 
 SLOW = {"engine": {"synthetic": {"step_seconds": 0.4}}}
-
-
-@pytest.fixture(scope="module")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the tiny Llama model."""
-    folder = tmp_path_factory.mktemp("tiny")
-    write_tiny_model(folder)
-    return folder
 
 
 @pytest.mark.parametrize(

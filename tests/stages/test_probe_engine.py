@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 
 from helpers.probed_engine import LAYERS, LayeredEngine, Rows
 from helpers.repository import ROOT
-from helpers.tiny_model import write_tiny_model
 from refork.data.files import write_json
 from refork.data.manifest import manifest_path, write_manifest
 from refork.data.probe_record import ProbeRecord, Way, read_probe
@@ -268,13 +267,6 @@ def test_the_requests_are_those_of_the_study() -> None:
     assert shuffled(asked.group) != asked.group
     assert {row["question_id"] for row in asked.quarter} == {"q0", "q1", "q2", "q3"}
     assert (len(asked.half), len(asked.quarter)) == (8, 4)
-
-
-@pytest.fixture(scope="module")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    write_tiny_model(folder)
-    return folder
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
