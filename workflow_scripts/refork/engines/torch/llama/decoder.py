@@ -10,7 +10,6 @@ from refork.engines.torch.decoder import Fed
 from refork.engines.torch.llama.architecture import Architecture
 from refork.engines.torch.llama.cpu import CompiledAttention, CompiledElementwise
 from refork.engines.torch.llama.forward import Attention, Elementwise, Network, Places
-from refork.engines.torch.llama.linears import TILE_ROWS
 from refork.engines.torch.llama.memory import Memory, Prefix, Row
 from refork.engines.torch.llama.plain import KEYS, BlockAttention, PlainElementwise
 from refork.engines.torch.llama.rotary import Rotary
@@ -19,6 +18,7 @@ from refork.engines.torch.llama.stock import CausalAttention, OwnAttention, Shar
 from refork.engines.torch.llama.weights import take_weights
 from refork.engines.torch.loading import Loaded
 from refork.engines.torch.sampling import log_probabilities
+from refork.engines.torch.tiles import TILE_ROWS
 from refork.errors import EngineError
 
 HEAD_ROWS = 256

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import linear
 
+from refork.engines.torch.tiles import TILE_ROWS, tiles
+
 Linear = Callable[[torch.Tensor], torch.Tensor]
 """From [rows, in] to [rows, out]."""
-
-TILE_ROWS = 64
-"""Rows of a tile, and of one turn of `feed`; constant, for it is part of what the numbers are."""
 
 
 class WideLinear:
@@ -48,15 +47,8 @@ class TiledLinear:
         """Map rows [rows, in] to [rows, out]."""
         if len(rows) == TILE_ROWS:
             return self._wide(rows)
-        tiles = [self._tile(tile) for tile in torch.split(rows, TILE_ROWS)]
-        return tiles[0] if len(tiles) == 1 else torch.cat(tiles)
-
-    def _tile(self, rows: torch.Tensor) -> torch.Tensor:
-        missing = TILE_ROWS - len(rows)
-        if not missing:
-            return self._wide(rows)
-        padded = torch.nn.functional.pad(rows, (0, 0, 0, missing))
-        return self._wide(padded)[: len(rows)]
+        parts = [self._wide(tile) for tile in tiles(rows)]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts))[: len(rows)]
 
 
 def _can_pack(weight: torch.Tensor) -> bool:

@@ -5,8 +5,8 @@ from typing import Protocol
 import torch
 
 from refork.engines.torch.llama.forward import Attention, Network, Places
-from refork.engines.torch.llama.linears import TILE_ROWS
 from refork.engines.torch.llama.memory import Memory, Prefix, Row
+from refork.engines.torch.tiles import TILE_ROWS
 
 
 class MakeAttention(Protocol):

@@ -6,21 +6,18 @@ fixed number, so that a row's numbers depend on nothing else.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import pad
 
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
 from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.torch.tiles import TILE_ROWS, tiles
 
 GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""
 CANDIDATES = 128
 """Most probable tokens that are looked at first."""
-TILE_ROWS = 64
-"""Rows that are worked on together; missing ones are zeros."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,11 @@ def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
     """Draw one token a row; see `sampling.draw`."""
     log_sums = _log_sums(logits)
-    tiles = [
+    parts = [
         _chosen(tile, draws.tile(number * TILE_ROWS, TILE_ROWS), recorded)
-        for number, tile in enumerate(_tiles(logits))
+        for number, tile in enumerate(tiles(logits))
     ]
-    chosen = torch.cat(tiles)[: len(logits)]
+    chosen = torch.cat(parts)[: len(logits)]
     rows, logprobs = chosen.tolist(), (logits.gather(-1, chosen) - log_sums).tolist()
     return Drawn(
         [row[0] for row in rows],
@@ -68,17 +65,10 @@ def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
     return torch.cat([drawn[:, None], ranked.tokens[:, :recorded]], dim=-1)
 
 
-def _tiles(logits: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the rows in tiles of exactly `TILE_ROWS`."""
-    for first in range(0, len(logits), TILE_ROWS):
-        tile = logits[first : first + TILE_ROWS]
-        yield pad(tile, (0, 0, 0, TILE_ROWS - len(tile)))
-
-
 def _log_sums(logits: torch.Tensor) -> torch.Tensor:
     """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
-    tiles = [tile.logsumexp(dim=-1, keepdim=True) for tile in _tiles(logits)]
-    log_sums = torch.cat([*tiles, logits.new_empty((0, 1))])[: len(logits)]
+    parts = [tile.logsumexp(dim=-1, keepdim=True) for tile in tiles(logits)]
+    log_sums = torch.cat([*parts, logits.new_empty((0, 1))])[: len(logits)]
     LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
     return log_sums
 
