@@ -63,7 +63,7 @@ def _tokens(request: dict[str, Any], result: dict[str, Any]) -> NDArray[np.int64
 
 
 def _state(tokens: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return keys and values [layers, 2, heads, tokens, width]."""
+    """Return keys and values [layers, 2, key heads, tokens, width]."""
     numbers = np.sin(tokens + 0.1 * np.arange(len(tokens)))
     state = np.zeros((LAYERS, 2, 2, len(tokens), 4), dtype=np.float32)
     return state + numbers[:, None].astype(np.float32)

@@ -19,7 +19,7 @@ _AXES = 5  # layers, keys and values, heads, tokens, width
 
 @dataclass(frozen=True)
 class State:
-    """Keys and values of one rollout, as bits [layers, 2, heads, tokens, width]."""
+    """Keys and values of one rollout, as bits [layers, 2, key heads, tokens, width]."""
 
     kind: str  # dtype, as the file names it
     bits: NDArray[Any]

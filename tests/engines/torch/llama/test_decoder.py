@@ -23,7 +23,7 @@ def expected(name: str) -> torch.Tensor:
 
 @cache
 def expected_state(name: str) -> torch.Tensor:
-    """Keys and values [layers, 2, heads, tokens, width] of transformers in float32."""
+    """Keys and values [layers, 2, key heads, tokens, width] of transformers in float32."""
     with torch.no_grad():
         cache = make_model(CONFIGS[name])(torch.tensor([TOKENS]), use_cache=True).past_key_values
     return torch.stack([torch.cat([layer.keys, layer.values]) for layer in cache.layers])

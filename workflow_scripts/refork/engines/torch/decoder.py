@@ -13,7 +13,7 @@ from refork.engines.torch.snapshots import StateKind
 class Fed:
     """A sequence that was fed from its first token on."""
 
-    state: torch.Tensor  # [layers, 2, heads, tokens, head_dim], keys and values
+    state: torch.Tensor  # [layers, 2, key heads, tokens, width], keys and values
     logits: torch.Tensor  # float32 [vocabulary], of the token behind the sequence
     logprobs: list[float]  # raw, of the tokens behind the prompt
 
@@ -33,7 +33,7 @@ class Rows(Protocol):
         ...
 
     def state(self, row: int) -> torch.Tensor:
-        """Copy a row's state [layers, 2, heads, tokens, head_dim]."""
+        """Copy a row's state [layers, 2, key heads, tokens, width]."""
         ...
 
     def drop(self, row: int) -> None:

@@ -16,11 +16,9 @@ from refork.errors import EngineError
 class Entry:
     """The state that a row enters with."""
 
-    state: torch.Tensor  # [layers, 2, heads, tokens, head_dim]; nobody writes to it
+    state: torch.Tensor  # [layers, 2, key heads, tokens, width]; nobody writes to it
     tokens: int  # of the state that the row takes over
-    logits: torch.Tensor | None = (
-        None  # float32 [vocabulary] behind them; None where a step follows
-    )
+    logits: torch.Tensor | None = None  # float32 [vocabulary] behind them; None: a step gives them
 
 
 @dataclass

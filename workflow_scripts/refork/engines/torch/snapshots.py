@@ -30,7 +30,7 @@ class StateKind:
 
 
 def write_snapshots(path: Path, states: Mapping[str, torch.Tensor], kind: StateKind) -> None:
-    """Write states [layers, 2, heads, tokens, width] by rollout id, atomically.
+    """Write states [layers, 2, key heads, tokens, width] by rollout id, atomically.
 
     The metadata is one key of canonical JSON, for safetensors keeps no order among several.
     """
@@ -65,7 +65,7 @@ class Snapshots:
             raise
 
     def load(self, name: str, tokens: int) -> torch.Tensor:
-        """Read the first `tokens` tokens of a rollout's state [layers, 2, heads, tokens, width].
+        """Read the first tokens of a rollout's state [layers, 2, key heads, tokens, width].
 
         Raises
         ------

@@ -30,7 +30,7 @@ class Resumption:
 class Source:
     """A state that requests start from."""
 
-    state: torch.Tensor  # [layers, 2, heads, tokens, head_dim]
+    state: torch.Tensor  # [layers, 2, key heads, tokens, width]
     logits: torch.Tensor | None = None  # float32 [vocabulary], behind all of it
     logprobs: Sequence[float] = ()  # of its tokens behind the prompt, where they were fed here
 

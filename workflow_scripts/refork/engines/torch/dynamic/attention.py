@@ -28,15 +28,15 @@ def grouped_attention(
     Parameters
     ----------
     query
-        [rows, query heads, queries, head_dim]
+        [rows, query heads, queries, width]
     key, value
-        [rows, key heads, tokens, head_dim]
+        [rows, key heads, tokens, width]
     attention_mask
         [rows, 1, queries, tokens], or None
 
     Returns
     -------
-    The output [rows, queries, query heads, head_dim], and None for the weights.
+    The output [rows, queries, query heads, width], and None for the weights.
     """
     rows, heads, queries, width = query.shape
     key_heads = key.shape[1]

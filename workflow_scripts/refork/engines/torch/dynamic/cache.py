@@ -24,7 +24,7 @@ class StepLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the step's keys and values [rows, heads, 1, head_dim] and give back all of them."""
+        """Write the step's keys and values [rows, key heads, 1, width]; gives all of them."""
         self.keys[:, :, -1:] = key_states
         self.values[:, :, -1:] = value_states
         return self.keys, self.values
@@ -44,14 +44,14 @@ class Step:
 
 
 class RowCache:
-    """One buffer [layers, 2, capacity, heads, columns, head_dim] for rows of different lengths.
+    """One buffer [layers, 2, capacity, key heads, columns, width] for rows of different lengths.
 
     All rows end at the same column, so that a step writes one column: row r holds the columns from
     starts[r] to `end`, and what lies left of them is masked.
     """
 
     def __init__(self, capacity: int, empty: torch.Tensor) -> None:
-        """Make room for rows whose states are like `empty` [layers, 2, heads, 0, head_dim]."""
+        """Make room for rows whose states are like `empty` [layers, 2, key heads, 0, width]."""
         self.end = 0
         self.starts: list[int] = []
         layers, _, heads, _, width = empty.shape
@@ -85,7 +85,7 @@ class RowCache:
         )
 
     def state(self, row: int) -> torch.Tensor:
-        """Copy of a row's state [layers, 2, heads, tokens, head_dim]."""
+        """Copy of a row's state [layers, 2, key heads, tokens, width]."""
         return self.buffer[:, :, row, :, self.starts[row] : self.end].clone()
 
     def drop(self, row: int) -> None:

@@ -14,8 +14,9 @@ from refork.engines.torch.llama.compiled.elementwise import (
     gate,
     place,
 )
-from refork.engines.torch.llama.forward import Attention, Places, Table
+from refork.engines.torch.llama.forward import Attention, Places
 from refork.engines.torch.llama.memory import Row
+from refork.engines.torch.llama.rotary import Table
 
 
 def array(tensor: torch.Tensor) -> NDArray[Any]:

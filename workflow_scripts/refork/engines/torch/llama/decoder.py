@@ -1,7 +1,7 @@
 """The fast path as the torch engine asks for it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -58,11 +58,11 @@ class LlamaDecoder:
             _ask_for_determinism()
         rotary = Rotary(loaded.model.model.rotary_emb, self.context_length, self.device)
         weights = take_weights(loaded.model, architecture)
-        kind = CompiledElementwise if self._compiled else PlainElementwise
-        elementwise: Elementwise = kind(architecture.epsilon)
-        self._whole = Network(weights, rotary, elementwise)
-        tiled = weights.tiled() if self.invariant else weights
-        self._network = Network(tiled, rotary, elementwise)
+        make_elementwise = CompiledElementwise if self._compiled else PlainElementwise
+        elementwise: Elementwise = make_elementwise(architecture.epsilon)
+        self._prefill_network = Network(weights, rotary, elementwise)
+        decode_weights = weights.tiled() if self.invariant else weights
+        self._decode_network = Network(decode_weights, rotary, elementwise)
         self._make_attention, attention = self._choose_attention()
         self.facts: Mapping[str, str] = {
             "path": "llama",
@@ -75,11 +75,11 @@ class LlamaDecoder:
         """Feed a whole sequence at once: one linear map for all rows, torch's causal attention."""
         state = self._new_state(len(tokens))
         places = self._places(0, len(tokens))
-        normed = self._whole.run(
+        normed = self._prefill_network.run(
             torch.tensor(tokens, device=self.device), CausalAttention(state, places)
         )
         pieces = torch.split(normed[prompt_length - 1 :], HEAD_ROWS)
-        logits, logprobs = self._behind(self._whole, pieces, tokens[prompt_length:])
+        logits, logprobs = self._behind(self._prefill_network, pieces, tokens[prompt_length:])
         return Fed(state, logits, logprobs)
 
     @torch.no_grad()
@@ -99,12 +99,12 @@ class LlamaDecoder:
         for first in range(0, len(tokens), TILE_ROWS):
             some = tokens[first : first + TILE_ROWS]
             padded = some if self._compiled else some + [0] * (TILE_ROWS - len(some))
-            normed = self._network.run(
+            normed = self._decode_network.run(
                 torch.tensor(padded, device=self.device), self._tile(state, first, len(padded))
             )
             wanted = normed[max(prompt_length - 1 - first, 0) : len(some)]
             pieces += [wanted] if len(wanted) else []
-        logits, logprobs = self._behind(self._network, pieces, tokens[prompt_length:])
+        logits, logprobs = self._behind(self._decode_network, pieces, tokens[prompt_length:])
         return Fed(state[:, :, :, : len(tokens)].contiguous(), logits, logprobs)
 
     def rows(self, capacity: int) -> LlamaRows:
@@ -112,7 +112,7 @@ class LlamaDecoder:
         kind = self.kind
         memory = Memory(kind.layers, kind.heads, kind.width, self._dtype, self.device)
         return LlamaRows(
-            self._network,
+            self._decode_network,
             memory,
             capacity,
             self._make_attention,
@@ -147,10 +147,13 @@ class LlamaDecoder:
     def _behind(
         self,
         network: Network,
-        pieces: tuple[torch.Tensor, ...] | list[torch.Tensor],
+        pieces: Sequence[torch.Tensor],
         known: list[int],
     ) -> tuple[torch.Tensor, list[float]]:
-        """Logits behind the last row, and log-probabilities of what is known behind the others."""
+        """Give the logits behind the last row, and log-probabilities of the known tokens.
+
+        `pieces` are rows of the normalised stream [rows, hidden], from the prompt's last one on.
+        """
         logprobs: list[float] = []
         for piece in pieces:
             logits = network.logits(piece)

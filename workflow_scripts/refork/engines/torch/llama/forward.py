@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from refork.engines.torch.llama.rotary import Rotary
+from refork.engines.torch.llama.rotary import Rotary, Table
 from refork.engines.torch.llama.weights import Weights
 
 
@@ -29,10 +29,6 @@ class Attention(Protocol):
     def attend(self, layer: int, query: torch.Tensor) -> torch.Tensor:
         """Attend with rotated queries [tokens, heads, width]; gives [tokens, heads · width]."""
         ...
-
-
-Table = tuple[torch.Tensor, torch.Tensor]
-"""Cosines and sines [positions, width / 2]."""
 
 
 class Elementwise(Protocol):

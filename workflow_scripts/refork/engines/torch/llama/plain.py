@@ -9,8 +9,9 @@ import math
 import torch
 from torch.nn.functional import silu
 
-from refork.engines.torch.llama.forward import Attention, Places, Table
+from refork.engines.torch.llama.forward import Attention, Places
 from refork.engines.torch.llama.memory import RESERVE
+from refork.engines.torch.llama.rotary import Table
 
 KEYS = RESERVE
 """Keys of a block."""

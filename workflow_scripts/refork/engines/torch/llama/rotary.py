@@ -6,6 +6,8 @@ import torch
 
 GROWTH = 4096
 """Positions by which the table grows."""
+Table = tuple[torch.Tensor, torch.Tensor]
+"""Cosines and sines [positions, width / 2]."""
 
 
 class Rotary:
@@ -21,8 +23,8 @@ class Rotary:
         self._device = device
         self._table = self._rows(0, min(GROWTH, context_length))
 
-    def table(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines [at least `positions`, width / 2], attention factor included."""
+    def table(self, positions: int) -> Table:
+        """Give the table of at least so many positions, attention factor included."""
         held = len(self._table[0])
         if positions > held:
             wanted = max(-(-positions // GROWTH) * GROWTH, min(2 * held, self._context_length))
@@ -31,7 +33,7 @@ class Rotary:
         return self._table
 
     @torch.no_grad()
-    def _rows(self, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rows(self, first: int, last: int) -> Table:
         positions = torch.arange(first, last, device=self._device)[None]
         like = torch.empty(0, dtype=torch.float32, device=self._device)
         cosines, sines = self._embedding(like, positions)
