@@ -156,13 +156,13 @@ def step_places(rows: list[Row]) -> Places:
 @given(drawn=SHAPES)
 def test_attention_over_shared_prefixes(dtype: torch.dtype, drawn: dict[str, Any]) -> None:
     memory, rows = make_rows(drawn, dtype)
-    group = drawn["members"]
-    query = numbered((len(rows), drawn["key_heads"] * group, drawn["width"]), dtype, 5)
+    members = drawn["members"]
+    query = numbered((len(rows), drawn["key_heads"] * members, drawn["width"]), dtype, 5)
     wanted = [definition(*pair) for pair in zip(query, states(memory, rows), strict=True)]
     bound = 0.03 if dtype == torch.bfloat16 else 1e-5
     for attention in (
         CompiledAttention(memory, step_places(rows), rows),
-        SharedAttention(memory, step_places(rows), rows, group),
+        SharedAttention(memory, step_places(rows), rows, members),
     ):
         found = attention.attend(0, query)
         assert found.dtype == dtype

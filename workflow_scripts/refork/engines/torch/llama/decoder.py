@@ -121,13 +121,13 @@ class LlamaDecoder:
         )
 
     def _choose_attention(self) -> tuple[MakeAttention, str]:
-        group = self._architecture.heads // self._architecture.key_heads
+        members = self._architecture.heads // self._architecture.key_heads
         if self.invariant:
             if self._compiled:
                 return CompiledAttention, "compiled, by position"
             return _blocks, f"blocks of {KEYS} keys"
         if self._compiled:
-            return partial(SharedAttention, group=group), "sdpa, prefixes shared"
+            return partial(SharedAttention, members=members), "sdpa, prefixes shared"
         return OwnAttention, "sdpa"
 
     def _tile(self, state: torch.Tensor, first: int, count: int) -> Attention:

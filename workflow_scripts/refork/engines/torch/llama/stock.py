@@ -55,7 +55,7 @@ class _Shared:
     prefix: Prefix
     rows: torch.Tensor  # int64
     tokens: int
-    mask: torch.Tensor | None  # [1, 1, rows · group, tokens]
+    mask: torch.Tensor | None  # [1, 1, rows · members, tokens]
 
 
 class SharedAttention:
@@ -64,18 +64,18 @@ class SharedAttention:
     The two parts are merged by their log-sum-exp.
     """
 
-    def __init__(self, memory: torch.Tensor, places: Places, rows: list[Row], group: int) -> None:
-        """Prepare for one step; `group` is the number of query heads of a key head."""
+    def __init__(self, memory: torch.Tensor, places: Places, rows: list[Row], members: int) -> None:
+        """Prepare for one step; `members` is the number of query heads of a key head."""
         self.memory, self.places = memory, places
         self._columns = max(row.own for row in rows) + 1
         hidden = torch.arange(self._columns) > places.columns[:, None]
         mask = memory.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
-        self._mask = mask[:, None, None].expand(-1, 1, group, -1)
+        self._mask = mask[:, None, None].expand(-1, 1, members, -1)
         lengths: dict[Prefix, dict[int, int]] = {}
         for number, row in enumerate(rows):
             if row.prefix is not None and row.shared:
                 lengths.setdefault(row.prefix, {})[number] = row.shared
-        self._shared = [_share(prefix, some, group) for prefix, some in lengths.items()]
+        self._shared = [_share(prefix, some, members) for prefix, some in lengths.items()]
 
     def attend(self, layer: int, query: torch.Tensor) -> torch.Tensor:
         """Attend with rotated queries [rows, heads, width]; gives [rows, heads · width]."""
@@ -97,12 +97,12 @@ class SharedAttention:
         return merged.to(query.dtype).view(count, heads * width)
 
 
-def _share(prefix: Prefix, lengths: dict[int, int], group: int) -> _Shared:
+def _share(prefix: Prefix, lengths: dict[int, int], members: int) -> _Shared:
     """Prepare for the rows of a prefix, of which each sees so many tokens."""
     shortest, longest = min(lengths.values()), max(lengths.values())
     mask = None
     if shortest < longest:
         hidden = torch.arange(longest) >= torch.tensor(list(lengths.values()))[:, None]
         mask = prefix.state.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
-        mask = mask.repeat_interleave(group, dim=0)[None, None]
+        mask = mask.repeat_interleave(members, dim=0)[None, None]
     return _Shared(prefix, torch.tensor(list(lengths)), longest, mask)
