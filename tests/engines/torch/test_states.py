@@ -216,6 +216,19 @@ def test_two_histories_of_one_rollout_are_refused(state: str, other: dict[str, A
         begin(ToyDecoder(), group)
 
 
+@pytest.mark.parametrize("state", ["snapshot", "decode_replay"])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_forced_token_goes_with_the_same_token_in_the_prefix(
+    snapshots: ReadSnapshots, state: str, turn: int
+) -> None:
+    group = [
+        request(state, GENERATED[:2], forced=GENERATED[2]),
+        request(state, GENERATED[:3], forced=None),
+    ][::turn]
+    states = States(ToyDecoder(), group, snapshots, PLACES)
+    assert [states.start(each)[0].tokens for each in group] == [5, 5]
+
+
 def test_no_more_bytes_are_held_than_are_allowed() -> None:
     keys = [f"{number}" for number in range(4)]
     shared = Shared(Counter(2 * keys), most_bytes=2 * 40)

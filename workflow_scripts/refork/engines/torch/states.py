@@ -173,7 +173,10 @@ def _longest(resumed: Iterable[Request]) -> dict[tuple[str, str], Request]:
     longest: dict[tuple[str, str], Request] = {}
     for request in resumed:
         other = longest.setdefault(_rollout(request), request)
-        shorter, longer = sorted((request, other), key=_taken)
+        # Of two that take over as much, one with a forced token knows one prefix token less.
+        shorter, longer = sorted(
+            (request, other), key=lambda one: (_taken(one), len(one.token_ids))
+        )
         prefix = shorter.token_ids
         if longer.token_ids[: len(prefix)] != prefix or (
             shorter.prompt_length != longer.prompt_length
