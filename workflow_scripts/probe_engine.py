@@ -30,8 +30,7 @@ def main() -> int:
         record, facts = probe_engine(stage, engines, questions, Path(folder))
     for way in record.ways:
         print(way.in_words, file=sys.stderr)
-    if record.promised:
-        require_invariant(record)
+    require_invariant(record)
     write_json(arguments.out, record.model_dump(mode="json"))
     write_manifest(arguments.out, stage, started, facts)
     return 0

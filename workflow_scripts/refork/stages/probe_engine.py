@@ -34,14 +34,12 @@ REMEDY = (
     "set `engine.kernels: stock`, which promises nothing of the kind; or probe another dtype, "
     "number of threads, device or version of the engine with `refork probe CONFIG`"
 )
-
-
-# How the state of a way is reached that goes on from the middle.
-_RESUMED: Mapping[WayName, str] = {
+_STATES: Mapping[WayName, str] = {
     "resume": "snapshot",
     "replay": "decode_replay",
     "refeed": "prefill",
 }
+"""How the ways that go on from the middle reach their state."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def require_invariant(record: ProbeRecord) -> None:
     EngineError
         It is not; the message says which way differs, how far, from which layer on, and what to do.
     """
-    if not record.invariant:
+    if record.promised and not record.invariant:
         ways = "".join(f"\n  {way.in_words}" for way in record.differing)
         raise EngineError(
             f"engine.kernels: is {record.kernels!r}, but the probe finds otherwise. "
@@ -160,7 +158,7 @@ class _Probe:
             _Plan("order", other, [shuffled(asked.group)]),
             _Plan("narrow", common, [asked.half]),
         ]
-        for name, state in _RESUMED.items():
+        for name, state in _STATES.items():
             resumed = asked.compared if state == "snapshot" else asked.half
             requests = shuffled(resumed_requests(resumed, results, state))
             if state == "snapshot" and not kept:
