@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.workflow, pytest.mark.model, pytest.mark.slow, pytest.
 
 STUDY = Path("config/studies/two-by-two.yaml")
 FEW: dict[str, Any] = {
-    "questions": {"limit": 6},
-    "engine": {"device": "cpu", "group_questions": 3, "batch_rows": 32},
-    "rollouts": {"max_tokens": 24},
-    "resample": {"max_tokens": 16, "probe_tokens": 8},
+    "questions": {"limit": 4},
+    "engine": {"device": "cpu", "group_questions": 4, "batch_rows": 16},
+    "rollouts": {"max_tokens": 16},
+    "resample": {"max_tokens": 12, "probe_tokens": 4},
 }
 
 
