@@ -1,5 +1,7 @@
 """Draws by the definition, every token hashed and every probability sorted."""
 
+from dataclasses import fields
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +21,11 @@ def draws(rows: int, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 
     )
 
 
+def chosen(given: Draws, rows: list[int]) -> Draws:
+    """Return how these rows are drawn, in this order."""
+    return Draws(*(getattr(given, field.name)[rows] for field in fields(Draws)))
+
+
 def logits(rows: int, vocabulary: int, spread: float = 3.0) -> torch.Tensor:
     """Return normal logits, the same for the same numbers."""
     generator = torch.Generator().manual_seed(vocabulary)
@@ -34,7 +41,7 @@ def plain_log_probabilities(scores: torch.Tensor) -> NDArray[np.float64]:
 
 def plain_draws(scores: torch.Tensor, given: Draws) -> list[int]:
     """Draw one token a row."""
-    return [_plain_draw(scores[row], given.rows(torch.tensor([row]))) for row in range(len(scores))]
+    return [_plain_draw(scores[row], chosen(given, [row])) for row in range(len(scores))]
 
 
 def _plain_draw(scores: torch.Tensor, given: Draws) -> int:

@@ -11,32 +11,26 @@ from transformers import AutoModelForCausalLM
 
 from helpers.engines import Subject, counted_tokens, make_subject
 from helpers.requests import GREEDY, drawn, fresh, resumed, table
-from helpers.tiny_model import CONTEXT_LENGTH, write_model
+from helpers.tiny_model import CONTEXT_LENGTH, SIZES, write_model
 from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.torch.dynamic.cache import RESERVE
 from refork.engines.torch.engine import TorchEngine
 from refork.engines.torch.snapshots import Snapshots
 from refork.errors import EngineError
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 260,
-    "hidden_size": 48,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
+GROUPED = SIZES | {
     "num_key_value_heads": 2,
     "head_dim": 12,
     "max_position_embeddings": CONTEXT_LENGTH,
-    "initializer_range": 0.3,
     "bos_token_id": 0,
     "eos_token_id": 1,
     "pad_token_id": 1,
 }
 ARCHITECTURES = {
-    "qwen2": transformers.Qwen2Config(**SIZES),
-    "mistral-sliding": transformers.MistralConfig(**SIZES, sliding_window=8),
+    "qwen2": transformers.Qwen2Config(**GROUPED),
+    "mistral-sliding": transformers.MistralConfig(**GROUPED, sliding_window=8),
     "gemma3-mixed": transformers.Gemma3TextConfig(
-        **SIZES,
+        **GROUPED,
         sliding_window=8,
         layer_types=["sliding_attention", "full_attention"],
         query_pre_attn_scalar=12,

@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from helpers.tiny_model import write_model
+from helpers.tiny_model import SIZES, write_model
 from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.interface import EngineSettings
 from refork.engines.torch.decoder import Decoder
@@ -19,14 +19,6 @@ from refork.engines.torch.paths import open_decoder
 from refork.errors import EngineError
 
 SETTINGS = EngineSettings(kind="torch", device="cpu", dtype="float32", threads=1, batch_rows=4)
-SIZES: dict[str, Any] = {
-    "vocab_size": 260,
-    "hidden_size": 48,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "initializer_range": 0.3,
-}
 
 
 def opened(folder: Path, **changes: Any) -> Decoder:

@@ -64,9 +64,8 @@ def test_compiled_draws_are_those_on_tensors(
     compiled = rows.draw(scores, given_draws, recorded)
     plain = tensors.draw(scores, given_draws, recorded)
     assert compiled.tokens == plain.tokens
-    near = partial(
-        pytest.approx, abs=1e-4, rel=2.0**-22
-    )  # of −1000, 1e-4 is less than float32 rounds
+    # At −1000 float32 rounds off more than 1e-4.
+    near = partial(pytest.approx, abs=1e-4, rel=2.0**-22)
     assert compiled.logprobs == near(plain.logprobs)
     for ours, theirs in zip(compiled.top_logprobs, plain.top_logprobs, strict=True):
         assert ours == near(theirs)

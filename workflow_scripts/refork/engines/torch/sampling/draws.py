@@ -23,10 +23,6 @@ class Draws:
     top_p: torch.Tensor  # float32
     top_k: torch.Tensor  # int64
 
-    def rows(self, chosen: torch.Tensor) -> "Draws":
-        """Only these rows."""
-        return Draws(*(field[chosen] for field in self._fields()))
-
     def tile(self, first: int, count: int) -> "Draws":
         """Give `count` rows from the first on; missing ones are zeros, so at temperature 0."""
         parts = (field[first : first + count] for field in self._fields())
