@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from helpers.toy_decoder import POISON, ToyDecoder, tokens_of
 from refork.engines.requests import Request
+from refork.engines.seeds import uniform
 from refork.engines.torch.schedule import Entry, Row, Schedule
 from refork.errors import EngineError
 
@@ -149,6 +151,37 @@ def test_a_row_without_tokens_to_draw_leaves_behind_its_known_ones() -> None:
     Schedule(decoder, 2).run(resumed(decoder, rows))
     assert who(decoder) == [[0, 1], [1]]
     assert rows[0].drawn == []
+
+
+def by_definition(logits: torch.Tensor, asked: Request, position: int) -> int:
+    """Return the token that a request draws at an absolute position."""
+    if asked.temperature == 0:
+        return int(logits.argmax())
+    scaled = logits.double().numpy() / asked.temperature
+    kept = np.argsort(-scaled)[: asked.top_k or None]
+    shares = np.exp(scaled[kept]) / np.exp(scaled[kept]).sum()
+    kept = kept[np.cumsum(shares) - shares < asked.top_p]
+    noise = -np.log(-np.log(uniform(asked.seed, position, kept)))
+    return int(kept[np.argmax(scaled[kept] + noise)])
+
+
+@pytest.mark.parametrize("enter", [resumed, refed])
+def test_each_row_draws_as_its_own_request_asks_at_its_own_position(enter: Enter) -> None:
+    decoder = ToyDecoder()
+    ways = [(1.0, 1.0, 0), (0.0, 1.0, 0), (0.7, 0.5, 0), (1.5, 1.0, 3), (2.0, 0.8, 6)]
+    rows = []
+    for number in range(20):
+        temperature, top_p, top_k = ways[number % len(ways)]
+        known = [number, *range(1 + number % 7), 5]
+        asked = replace(
+            request(number, known, 6), temperature=temperature, top_p=top_p, top_k=top_k
+        )
+        rows.append(Row(asked, known, 6))
+    Schedule(decoder, 7).run(enter(decoder, rows))
+    for row in rows:
+        for place in range(len(row.tokens) - len(row.drawn), len(row.tokens)):
+            logits = decoder.prefill(row.tokens[:place], place).logits
+            assert row.tokens[place] == by_definition(logits, row.request, place)
 
 
 def test_each_row_is_given_as_many_log_probabilities_as_it_asks_for() -> None:
