@@ -110,8 +110,15 @@ def _check_architecture(config: Any, settings: EngineSettings, folder: Path) -> 
 
 
 def _context_length(config: Any, tokenizer: Any) -> int:
-    """Tokens that the model can hold; where it does not say, the tokenizer may."""
+    """Tokens that the model can hold; where it does not say, the tokenizer may.
+
+    A longrope model changes its angles for all rows beside a row that is longer than its original
+    context, and for keys that were written before: up to there a row hangs on its own tokens alone.
+    """
     length = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        length = min(length, rope["original_max_position_embeddings"])
     return min(int(length), LONGEST)
 
 
