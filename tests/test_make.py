@@ -124,6 +124,7 @@ def test_demo_in_a_fresh_copy(fresh: Run) -> None:
     by_name = {(row["variant"], row["pass"]): row for row in passes}
     for name in ("replica_shuffled", "refeed", "refeed_shuffled"):
         assert by_name["stock", name]["same_tokens"]["value"] < 1
+    for name in ("replica", "replica_shuffled", "replay", "replay_shuffled"):
         invariant = by_name["invariant", name]
         assert invariant["same_tokens"]["value"] == invariant["same_outcomes"]["value"] == 1
         assert invariant["same_probes"]["value"] == 1

@@ -53,6 +53,13 @@ def test_examples_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["q.jsonl"]
 
 
+def test_one_file_for_both_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = str(tmp_path / "q.jsonl")
+    assert main(["questions", "--out", both, "--examples", both]) == 1
+    assert capsys.readouterr().err.startswith(f"refork: --examples: is {both}, the file of --out")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("count", ["0", "1000000"])
 def test_too_few_and_too_many_are_refused_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], count: str

@@ -132,5 +132,17 @@ def test_without_pivots_everything_is_missing(empty_study: StudyData) -> None:
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReforkError, match="holds no report of a study; give results/STUDY"):
+    with pytest.raises(ReforkError, match="not the folder of a study that was run; give results/S"):
         find_study(tmp_path)
+    with pytest.raises(ReforkError, match="absent: no such folder; give results/STUDY"):
+        find_study(tmp_path / "absent")
+
+
+def test_a_study_that_is_not_finished_is_said(tmp_path: Path) -> None:
+    stage = tmp_path / "report" / "0123"
+    stage.mkdir(parents=True)
+    (stage / "stage.json").write_text("{}")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.html").symlink_to(stage / "report.html")
+    with pytest.raises(ReforkError, match="mine: the study is not finished"):
+        find_study(tmp_path / "mine")

@@ -106,6 +106,12 @@ def test_the_answer_comes_first(html: str) -> None:
     assert html.index("No flip: re-feeding") < html.index("<table")
 
 
+def test_the_first_table_says_which_passes_agree(html: str) -> None:
+    first = html[html.index("<table") : html.index("</table>")]
+    assert "Same tokens" in first
+    assert "✓ all agree" in first
+
+
 def test_everything_is_there(page: Page) -> None:
     for words in (
         "Flips and their floor",

@@ -60,7 +60,7 @@ def test_markdown_and_the_terminal_hold_the_same_figures(finished: Project) -> N
 
 
 def test_a_study_that_has_not_run_is_refused_in_words(finished: Project) -> None:
-    for folder in ("results", "results/absent"):
+    for folder, words in (("results", "not the folder of a study"), ("absent", "no such folder")):
         done = refork(finished, folder)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"refork: {folder}: holds no report of a study")
+        assert done.stderr.startswith(f"refork: {folder}: {words}")

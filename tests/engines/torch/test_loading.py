@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from helpers.tiny_model import SIZES, write_model
 from helpers.tiny_tokenizer import write_tokenizer
@@ -99,6 +100,24 @@ def test_a_folder_without_weights_is_refused(tiny_model: Path, tmp_path: Path) -
     write_tokenizer(tmp_path)
     (tmp_path / "config.json").write_bytes((tiny_model / "config.json").read_bytes())
     with pytest.raises(EngineError, match="the model cannot be loaded"):
+        opened(tmp_path)
+
+
+def test_a_folder_without_all_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "part"
+    shutil.copytree(tiny_model, folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EngineError, match=r"lacks 1 weights .*: model\.layers\.1\.mlp\.up_proj"):
+        opened(folder)
+
+
+def test_a_model_of_another_kind_under_a_causal_name_is_refused(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    bert: Any = transformers.BertModel
+    bert(transformers.BertConfig(**SIZES)).save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match=r"the folder lacks \d+ weights .*: cls\.predictions"):
         opened(tmp_path)
 
 

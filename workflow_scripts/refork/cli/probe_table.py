@@ -14,7 +14,7 @@ def print_probe(name: str, record: ProbeRecord) -> None:
     table = Table(title=_title(name, record), title_justify="left")
     table.add_column("way", no_wrap=True)
     table.add_column("", style="dim", overflow="fold")
-    for column in ("rollouts", "tokens", "equal", "bit-equal", "|Δ log p|", "first layer"):
+    for column in ("rollouts", "tokens", "equal", "bit-equal", "|Δ log p|", "layer from 0"):
         table.add_column(column, justify="right", no_wrap=True)
     for way in record.ways:
         table.add_row(way.way, WAYS[way.way], *_cells(way))

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from refork.data.files import write_text
+from refork.errors import ReforkError
 from refork.tasks.arithmetic import MOST, generate, worked_examples
 from refork.tasks.examples import Example
 from refork.tasks.questions import Question
@@ -31,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the questions, and the worked examples where they are asked for."""
+    if arguments.examples is not None and arguments.examples.resolve() == arguments.out.resolve():
+        raise ReforkError(f"--examples: is {arguments.examples}, the file of --out; give another")
     write_text(arguments.out, questions_text(generate(arguments.count, arguments.seed)))
     if arguments.examples is not None:
         write_text(arguments.examples, examples_text(worked_examples(arguments.seed)))

@@ -81,9 +81,14 @@ def find_study(folder: Path) -> StudyData:
     ReforkError
         It is no such folder, or a table is absent or damaged.
     """
-    record = (folder / "report.html").resolve().parent / "stage.json"
+    if not folder.is_dir():
+        raise ReforkError(f"{folder}: no such folder; give results/STUDY")
+    report = (folder / "report.html").resolve()
+    record = report.parent / "stage.json"
     if not record.exists():
-        raise ReforkError(f"{folder}: holds no report of a study; give results/STUDY")
+        raise ReforkError(f"{folder}: not the folder of a study that was run; give results/STUDY")
+    if not report.exists():
+        raise ReforkError(f"{folder}: the study is not finished; run it to its end by snakemake")
     study, _ = collect_study(read_record(record), record.parents[2])
     return study
 

@@ -26,7 +26,7 @@ VERSIONS = {
     "resample": 1,
     "grade_outcomes": 1,
     "measure_noise": 1,
-    "report": 1,
+    "report": 2,
 }
 
 

@@ -1,6 +1,7 @@
 """From a local Hugging Face folder to a model of transformers."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,16 +86,34 @@ def _read(settings: EngineSettings, folder: Path) -> tuple[Any, Any]:
     """Read model and tokenizer from local files; weights from safetensors only."""
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     local = {"trust_remote_code": settings.trust_remote_code, "local_files_only": True}
+    causal: Any = AutoModelForCausalLM
     try:
         config = AutoConfig.from_pretrained(folder, **local)
         _check_architecture(config, settings, folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=DTYPES[settings.dtype], use_safetensors=True, **local
+        model, report = causal.from_pretrained(
+            folder,
+            dtype=DTYPES[settings.dtype],
+            use_safetensors=True,
+            output_loading_info=True,
+            **local,
         )
     except (OSError, ValueError) as error:
         raise EngineError(f"{folder}: the model cannot be loaded: {error}") from error
+    _check_weights(report, folder)
     return model, tokenizer
+
+
+def _check_weights(report: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a folder without all weights, for transformers draws those at random."""
+    shapes = {key for key, *_ in report["mismatched_keys"]}
+    for fault, names in (("lacks", report["missing_keys"]), ("has other shapes of", shapes)):
+        if names:
+            some = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+            raise EngineError(
+                f"{folder}: the model cannot be loaded: the folder {fault} {len(names)} weights of "
+                f"the model that config.json describes: {some}"
+            )
 
 
 def _check_architecture(config: Any, settings: EngineSettings, folder: Path) -> None:
