@@ -163,7 +163,9 @@ def test_states_mix_in_a_group(tiny_subject: Subject, tmp_path: Path) -> None:
         tiny_subject.engine.run_group(table(group), tmp_path / "file", None) for group in groups
     ]
     tiny_subject.assert_same(drawn(whole), [row for results in apart for row in drawn(results)])
-    for name in ("cached_tokens", "recomputed_tokens"):
+    counted = ["cached_tokens", "recomputed_tokens"]
+    # Beside other rows, stock kernels are another distance from the recording.
+    for name in [*counted, "fidelity"] if tiny_subject.invariant else counted:
         assert whole[name].to_pylist() == [
             count for results in apart for count in results[name].to_pylist()
         ]
