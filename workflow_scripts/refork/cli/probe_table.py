@@ -7,6 +7,10 @@ from refork.data.probe_record import WAYS, ProbeRecord, Way
 from refork.report.wording import MISSING, percent, small
 
 NARROWEST = 104  # columns
+LEGEND = (
+    "equal: tokens; bit-equal: log-probabilities, |Δ| in nat; layer: the first whose keys or values "
+    "differ, from 0 (by how much); refeed, by the prefill kernels, is measured and need not be equal"
+)
 
 
 def print_probe(name: str, record: ProbeRecord) -> None:
@@ -14,13 +18,14 @@ def print_probe(name: str, record: ProbeRecord) -> None:
     table = Table(title=_title(name, record), title_justify="left")
     table.add_column("way", no_wrap=True)
     table.add_column("", style="dim", overflow="fold")
-    for column in ("rollouts", "tokens", "equal", "bit-equal", "|Δ log p|", "layer from 0"):
+    for column in ("rollouts", "tokens", "equal", "bit-equal", "|Δ log p|", "first layer"):
         table.add_column(column, justify="right", no_wrap=True)
     for way in record.ways:
         table.add_row(way.way, WAYS[way.way], *_cells(way))
     console = Console()
     console.width = max(console.width, NARROWEST)
     console.print(table)
+    console.print(LEGEND, style="dim", markup=False, highlight=False, soft_wrap=True)
     console.print(record.verdict, markup=False, highlight=False, soft_wrap=True)
 
 
