@@ -8,8 +8,8 @@ from refork.report.wording import MISSING, percent, small
 
 NARROWEST = 104  # columns
 LEGEND = (
-    "equal: tokens; bit-equal: log-probabilities, |Δ| in nat; layer: the first whose keys or values "
-    "differ, from 0 (by how much); refeed, by the prefill kernels, is measured and need not be equal"
+    "equal: tokens; bit-equal: log-probabilities, |Δ| in nat; layer: the first whose keys or "
+    "values differ, from 0 (by how much); refeed, by the prefill kernels, need not be equal"
 )
 
 
