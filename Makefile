@@ -22,7 +22,7 @@ two-by-two: $(READY) ## measure what batch and re-feeding do to tokens, by kerne
 	$(BIN)/snakemake --cores 2 --configfile config/studies/two-by-two.yaml
 	$(BIN)/refork agreement results/two-by-two
 
-test: $(READY) ## run all tests, about 25 minutes
+test: $(READY) ## run all tests, about 30 minutes
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -m "not model and not workflow and not slow" tests/stats tests/study \
 		--cov=refork.stats --cov=refork.study --cov-report=term-missing:skip-covered --cov-fail-under=95
 	$(BIN)/pytest
