@@ -171,6 +171,24 @@ def test_states_mix_in_a_group(tiny_subject: Subject, tmp_path: Path) -> None:
         ]
 
 
+def test_the_same_tokens_behind_another_prompt_are_another_request(tiny_subject: Subject) -> None:
+    (row,) = fresh(tiny_subject.prompts[:1], rollouts=1, state="prefill").to_pylist()
+    tokens = row["token_ids"]
+    # Where the prompt ends is where the recording begins that fidelity is measured against.
+    recorded = {length: [-1.0] * (len(tokens) - length) for length in (2, 5)}
+    rows = [
+        {**row, "rollout": length, "prompt_length": length, "logprobs": logprobs}
+        for length, logprobs in recorded.items()
+    ]
+    alone = [tiny_subject.engine.run_group(table([one]), None, None) for one in rows]
+    distances = [results["fidelity"][0].as_py() for results in alone]
+    assert None not in distances
+    for order in (rows, rows[::-1]):
+        together = tiny_subject.engine.run_group(table(order), None, None)["fidelity"].to_pylist()
+        expected = distances if order is rows else distances[::-1]
+        assert together == expected
+
+
 def test_a_snapshot_of_another_dtype_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     fine, coarse = (
         make_subject("torch", dtype, tiny_model, 0.0) for dtype in ("float32", "bfloat16")
