@@ -18,7 +18,7 @@ demo: $(READY) ## run the demo study on a small language model, about 6 minutes
 	$(BIN)/snakemake --cores 2 --configfile config/demo.yaml
 	@echo "The report: results/demo/report.html"
 
-two-by-two: $(READY) ## measure what batch and re-feeding do to tokens, by kernels; about 25 minutes
+two-by-two: $(READY) ## measure what batch and re-feeding do to tokens, by kernels; about half an hour
 	$(BIN)/snakemake --cores 2 --configfile config/studies/two-by-two.yaml
 	$(BIN)/refork agreement results/two-by-two
 
