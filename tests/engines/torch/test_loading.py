@@ -57,6 +57,16 @@ def test_states_say_of_which_model_and_dtype_they_are(tiny_model: Path, dtype: s
     assert again == kind
 
 
+def test_every_end_token_of_model_and_tokenizer_ends(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ends"
+    shutil.copytree(tiny_model, folder)
+    own = opened(tiny_model).end_tokens
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, 7]}))
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.eos_token_id in own
+    assert opened(folder).end_tokens == {3, 7, tokenizer.eos_token_id}
+
+
 def test_another_weight_is_another_model(tiny_model: Path, tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
