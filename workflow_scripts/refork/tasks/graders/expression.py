@@ -18,6 +18,10 @@ logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
 verify(*(parse(text, parsing_timeout=None) for text in ("$x^2+2x+1$", "$(x+1)^2$")))
 
 
+_AGAIN = 0.1
+"""Seconds of CPU time from one attempt to stop to the next."""
+
+
 class _OutOfTimeError(BaseException):
     """Not an `Exception`, for math-verify swallows those."""
 
@@ -27,16 +31,20 @@ def _at_most(seconds: float) -> Iterator[None]:
     """Stop what runs inside after so many seconds of this process's own CPU time.
 
     CPU time, so that a busy machine changes no outcome. Only in the main thread: it uses a signal.
+    An exception that lands in a callback of the garbage collector is lost, so more follow it.
     """
+    running = True
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise _OutOfTimeError
+        if running:
+            raise _OutOfTimeError
 
     former = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
     try:
         yield
     finally:
+        running = False
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)
 
