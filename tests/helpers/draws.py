@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from refork.engines import seeds
-from refork.engines.torch.sampling import Draws
+from refork.engines.sampling import Draws
 
 
 def draws(rows: int, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> Draws:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from refork.engines.sampling import log_probabilities
 from refork.engines.torch.decoder import Fed
-from refork.engines.torch.sampling import log_probabilities
 from refork.engines.torch.snapshots import StateKind
 
 VOCABULARY = 32

@@ -8,6 +8,7 @@ from refork.errors import EngineError
 
 KINDS = {
     "torch": ("refork.engines.torch.engine", "TorchEngine"),
+    "vllm": ("refork.engines.vllm.engine", "VllmEngine"),
     "synthetic": ("refork.engines.synthetic.engine", "SyntheticEngine"),
 }
 """Module and class of each kind; imported only when opened, for each has its own environment."""

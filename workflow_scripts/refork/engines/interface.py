@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,23 @@ class SyntheticSettings:
     replay_noise: float = 0.0
     batch_noise: float = 0.0
     step_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class VllmSettings:
+    """What the vLLM engine is started with (config `engine.vllm`).
+
+    `tail` says how what lies behind the last full block of a resumed prefix is recomputed: prefill
+    is vLLM's own way, decode forces it through the decode kernels.
+    """
+
+    tail: str = "prefill"
+    block_size: int | None = None  # tokens; None: the default of the device
+    filler_rows: int = 0  # rows that every decode step holds at least
+    tensor_parallel: int = 1  # GPUs of one engine
+    cache_gib: float | None = None  # key-value cache; None: 2 on the CPU, vLLM's own share on CUDA
+    max_length: int | None = None  # tokens of a sequence at most; None: the model's context
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # further arguments of vllm.LLM
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,7 @@ class EngineSettings:
     trust_remote_code: bool = False
     shuffled: bool = False
     synthetic: SyntheticSettings = field(default_factory=SyntheticSettings)
+    vllm: VllmSettings = field(default_factory=VllmSettings)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import torch
 from torch.nn.functional import linear
 
 from helpers.tiny_llama import CONFIGS, CONTEXT_LENGTH, make_model
+from refork.engines.tiles import TILE_ROWS
 from refork.engines.torch.llama import rotary, weights
 from refork.engines.torch.llama.architecture import Architecture, read_architecture
 from refork.engines.torch.llama.linears import TiledLinear, WideLinear
 from refork.engines.torch.llama.rotary import Rotary
 from refork.engines.torch.llama.weights import take_weights
-from refork.engines.torch.tiles import TILE_ROWS
 
 
 @pytest.mark.parametrize("name", ["llama", "llama-tied", "qwen2"])

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from refork.engines.requests import Request
+from refork.engines.sampling import Draws, LogitsError, draw, log_probabilities
 from refork.engines.torch.decoder import Decoder
-from refork.engines.torch.sampling import Draws, LogitsError, draw, log_probabilities
 from refork.errors import EngineError
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from refork.engines.sampling import log_probabilities
 from refork.engines.torch.decoder import Fed
 from refork.engines.torch.dynamic.attention import GROUPED
 from refork.engines.torch.dynamic.cache import RowCache
 from refork.engines.torch.loading import Loaded
-from refork.engines.torch.sampling import log_probabilities
 from refork.errors import EngineError
 
 CLOSE = 0.05

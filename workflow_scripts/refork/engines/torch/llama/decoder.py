@@ -6,6 +6,8 @@ from functools import partial
 
 import torch
 
+from refork.engines.sampling import log_probabilities
+from refork.engines.tiles import TILE_ROWS
 from refork.engines.torch.decoder import Fed
 from refork.engines.torch.llama.architecture import Architecture
 from refork.engines.torch.llama.cpu import CompiledAttention, CompiledElementwise
@@ -17,8 +19,6 @@ from refork.engines.torch.llama.rows import LlamaRows, MakeAttention
 from refork.engines.torch.llama.stock import CausalAttention, OwnAttention, SharedAttention
 from refork.engines.torch.llama.weights import take_weights
 from refork.engines.torch.loading import Loaded
-from refork.engines.torch.sampling import log_probabilities
-from refork.engines.torch.tiles import TILE_ROWS
 from refork.errors import EngineError
 
 HEAD_ROWS = 256

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import linear
 
-from refork.engines.torch.tiles import TILE_ROWS, tiles
+from refork.engines.tiles import TILE_ROWS, tiles
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
 """From [rows, in] to [rows, out]."""

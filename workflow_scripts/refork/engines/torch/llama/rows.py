@@ -4,9 +4,9 @@ from typing import Protocol
 
 import torch
 
+from refork.engines.tiles import TILE_ROWS
 from refork.engines.torch.llama.forward import Attention, Network, Places
 from refork.engines.torch.llama.memory import Memory, Prefix, Row
-from refork.engines.torch.tiles import TILE_ROWS
 
 
 class MakeAttention(Protocol):

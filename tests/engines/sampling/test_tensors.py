@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from helpers.draws import draws, logits, plain_draws
 from refork.engines import seeds
-from refork.engines.torch.sampling import tensors
-from refork.engines.torch.sampling.draws import Draws, LogitsError
-from refork.engines.torch.sampling.tensors import rank
-from refork.engines.torch.tiles import TILE_ROWS
+from refork.engines.sampling import tensors
+from refork.engines.sampling.draws import Draws, LogitsError
+from refork.engines.sampling.tensors import rank
+from refork.engines.tiles import TILE_ROWS
 
 SEEDS = st.integers(0, 2**64 - 1)
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from helpers.draws import chosen, draws, logits, plain_draws, plain_log_probabilities
 from refork.engines import seeds
-from refork.engines.torch.sampling import (
+from refork.engines.sampling import (
     Draws,
     LogitsError,
     draw,

@@ -7,8 +7,8 @@ the batch influences.
 
 import torch
 
-from refork.engines.torch.sampling import rows, tensors
-from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling import tensors
+from refork.engines.sampling.draws import Drawn, Draws, LogitsError
 
 __all__ = ["Drawn", "Draws", "LogitsError", "draw", "log_probabilities"]
 
@@ -31,6 +31,8 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
         A row's logits are NaN or infinite.
     """
     if logits.device.type == "cpu":
+        from refork.engines.sampling import rows  # noqa: PLC0415 - numba is for the CPU alone
+
         return rows.draw(logits, draws, recorded)
     return tensors.draw(logits, draws, recorded)
 
@@ -47,5 +49,7 @@ def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tenso
         A row's logits are NaN or infinite.
     """
     if logits.device.type == "cpu":
+        from refork.engines.sampling import rows  # noqa: PLC0415 - numba is for the CPU alone
+
         return rows.log_probabilities(logits, tokens)
     return tensors.log_probabilities(logits, tokens)

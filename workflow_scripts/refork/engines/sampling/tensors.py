@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
+from refork.engines.sampling.draws import Drawn, Draws, LogitsError
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
-from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
-from refork.engines.torch.tiles import TILE_ROWS, tiles
+from refork.engines.tiles import TILE_ROWS, tiles
 
 GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from refork.engines.torch.sampling import kernels
-from refork.engines.torch.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling import kernels
+from refork.engines.sampling.draws import Drawn, Draws, LogitsError
 
 
 class Arrays(NamedTuple):
