@@ -1,7 +1,9 @@
 """Graders: what holds for every text, and what the settings do."""
 
+import gc
 import itertools
 import time
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refork.errors import ReforkError
-from refork.tasks.graders import OTHER, GradingSettings, grade
+from refork.tasks.graders import OTHER, GradingSettings, expression, grade
 from refork.tasks.graders.choice import grade_choice
 from refork.tasks.graders.number import grade_number
 from refork.tasks.letters import LETTERS
@@ -135,6 +137,21 @@ def test_an_expression_that_takes_too_long_is_other() -> None:
     start = time.process_time()
     assert grade("\\boxed{9^{9^{9^{9}}}}", ROOT, GradingSettings(timeout=0.3)) == OTHER
     assert time.process_time() - start < 10
+
+
+def test_a_stop_that_is_lost_comes_again() -> None:
+    with pytest.raises(expression._OutOfTimeError), expression._at_most(0.02):
+        assert not gc.isenabled()
+        with suppress(expression._OutOfTimeError):
+            _spin()
+        _spin()
+    assert gc.isenabled()
+
+
+def _spin() -> None:
+    end = time.process_time() + 5
+    while time.process_time() < end:
+        pass
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The mathematical expression that a completion answers, by math-verify."""
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -31,15 +32,16 @@ def _at_most(seconds: float) -> Iterator[None]:
     """Stop what runs inside after so many seconds of this process's own CPU time.
 
     CPU time, so that a busy machine changes no outcome. Only in the main thread: it uses a signal.
-    An exception that lands in a callback of the garbage collector is lost, so more follow it.
+    What is raised in a finaliser is lost: the garbage collector rests meanwhile, and more follow.
     """
-    running = True
+    running, collects = True, gc.isenabled()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         if running:
             raise _OutOfTimeError
 
     former = signal.signal(signal.SIGVTALRM, stop)
+    gc.disable()
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
     try:
         yield
@@ -47,6 +49,8 @@ def _at_most(seconds: float) -> Iterator[None]:
         running = False
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)
+        if collects:
+            gc.enable()
 
 
 def grade_expression(text: str, answer: str, timeout: float) -> str | None:
