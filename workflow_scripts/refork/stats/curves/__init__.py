@@ -1,0 +1,1 @@
+"""Outcome curves o_t: draws in, smoothed curves and forks out."""
