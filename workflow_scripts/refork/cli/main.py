@@ -14,6 +14,7 @@ COMMANDS = {
     "plan": "what a study will run, what of it is cached, and at most how many tokens",
     "schema": "the config's JSON schema, and the files that are made from the config model",
     "probe": "whether an engine's numbers depend on the batch or on how a state is reached",
+    "operations": "which operations of a model depend on what stands beside a row",
     "noise": "credit and replay noise of a study's results or of published records",
     "agreement": "how far the passes of a study's variants agree with their reference",
     "questions": "make arithmetic word problems, with worked examples",

@@ -1,0 +1,103 @@
+"""Probes every operation of a model by every kernel that runs here."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+
+from refork.engines.vllm.operations.attention import (
+    PHASES,
+    against_prefill,
+    attention_operations,
+)
+from refork.engines.vllm.operations.comparing import Absent, Compared, Finding, Operation, ways
+from refork.engines.vllm.operations.drawn import Place
+from refork.engines.vllm.operations.models import ModelShape
+from refork.engines.vllm.operations.rowwise import rowwise_operations
+from refork.engines.vllm.operations.vllm_parts import AbsentError, first_line
+
+ROWS = {"cpu": 256, "cuda": 8192}
+"""Rows of the reference: as many as a prefill of several sequences may hold on a GPU."""
+SEQUENCES = {"cpu": 16, "cuda": 64}
+"""Sequences of the reference."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is probed: rows and sequences of the reference."""
+
+    rows: int
+    sequences: int
+
+
+def probe_operations(
+    shape: ModelShape,
+    device: str,
+    dtype: torch.dtype,
+    extent: Extent | None = None,
+    chosen: Sequence[str] = (),
+) -> Iterator[Finding | Absent]:
+    """Probe the operations whose names begin with one of `chosen` (none: all).
+
+    A kernel that is not here, or that refuses these sizes or this dtype, is said to be absent with
+    what it says; the others go on.
+    """
+    extent = extent or Extent(ROWS[device], SEQUENCES[device])
+    place = Place(device, dtype)
+    label = (shape.name, str(dtype).removeprefix("torch."))
+    operations = [
+        *rowwise_operations(shape, place, extent.rows),
+        *attention_operations(shape, place, extent.sequences),
+    ]
+    prefills: dict[str, Operation] = {}
+    for name, kernel, make in operations:
+        if chosen and not name.startswith(tuple(chosen)):
+            continue
+        try:
+            operation = make()
+            found = list(ways(operation))
+            if name in PHASES:
+                prefills.setdefault(kernel, operation)
+                found += _as_prefill(prefills[kernel], operation)
+        except refusals() as error:
+            reason = str(error) if isinstance(error, AbsentError) else first_line(error)
+            yield Absent(*label, name, kernel, reason)
+            continue
+        for way, result in found:
+            yield Finding(
+                *label,
+                name,
+                kernel,
+                operation.unit,
+                way,
+                result.items,
+                result.equal,
+                result.largest,
+            )
+
+
+def _as_prefill(prefill: Operation, operation: Operation) -> list[tuple[str, Compared]]:
+    """Compare the last tokens of every sequence with those of its whole prefill."""
+    if operation is prefill:
+        return []
+    every = range(operation.items)
+    return [("prefill", against_prefill(prefill.compute(every), operation.compute(every)))]
+
+
+def refusals() -> tuple[type[BaseException], ...]:
+    """Return what kernels raise where they cannot run; Triton's errors have no common base."""
+    known: tuple[type[BaseException], ...] = (
+        AbsentError,
+        RuntimeError,
+        ImportError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        AssertionError,
+    )
+    if find_spec("triton") is None:
+        return known
+    found: type[BaseException] = import_module("triton.errors").TritonError
+    return (*known, found)

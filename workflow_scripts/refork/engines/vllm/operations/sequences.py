@@ -1,0 +1,126 @@
+"""Sequences whose attention is probed: queries, keys and values, and the pages that hold them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import torch
+
+from refork.engines.vllm.operations.drawn import Place
+from refork.engines.vllm.operations.models import ModelShape
+
+SHORTEST, LONGER_BY = 37, 13
+"""Tokens of the first sequence, and how many more each next one has: no multiples of a page."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Drawn queries, keys and values of sequences of many lengths."""
+
+    shape: ModelShape
+    place: Place
+    count: int
+    page: int  # tokens of a page of keys and values
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Tokens of every sequence; the long ones are spread."""
+        order = sorted(range(self.count), key=lambda number: number * 7919 % self.count)
+        return [SHORTEST + LONGER_BY * number for number in order]
+
+    @cached_property
+    def queries(self) -> list[torch.Tensor]:
+        """A (tokens, heads, head size) tensor a sequence."""
+        return self._drawn(self.shape.heads, 1)
+
+    @cached_property
+    def keys(self) -> list[torch.Tensor]:
+        """A (tokens, key heads, head size) tensor a sequence."""
+        return self._drawn(self.shape.kv_heads, 2)
+
+    @cached_property
+    def values(self) -> list[torch.Tensor]:
+        """A (tokens, key heads, head size) tensor a sequence."""
+        return self._drawn(self.shape.kv_heads, 3)
+
+    @cached_property
+    def tables(self) -> torch.Tensor:
+        """Numbers of every sequence's pages, scattered as in an engine that has run for a while."""
+        most = self._pages(max(self.lengths))
+        scattered = torch.randperm(self.count * most, generator=torch.Generator().manual_seed(4))
+        return scattered.view(self.count, most).to(self.place.device, torch.int32)
+
+    @cached_property
+    def slots(self) -> torch.Tensor:
+        """Slot of every token of all sequences, one behind the other."""
+        slots = []
+        for number, length in enumerate(self.lengths):
+            token = torch.arange(length, device=self.place.device)
+            page = self.tables[number].long()[token // self.page]
+            slots.append(page * self.page + token % self.page)
+        return torch.cat(slots)
+
+    @property
+    def pages(self) -> int:
+        """Pages of all sequences together."""
+        return self.tables.numel()
+
+    def _pages(self, tokens: int) -> int:
+        return -(-tokens // self.page)
+
+    def _drawn(self, heads: int, seed: int) -> list[torch.Tensor]:
+        drawn = self.place.draw(sum(self.lengths), heads, self.shape.head_size, seed=seed)
+        return list(torch.split(drawn, self.lengths))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a kernel over pages: some sequences, of each the queries of its last tokens."""
+
+    queries: torch.Tensor  # (tokens, heads, head size), one sequence behind the other
+    starts: torch.Tensor  # of every sequence's queries, and the end
+    most_queries: int
+    lengths: torch.Tensor  # keys of every sequence
+    longest: int
+    tables: torch.Tensor  # pages of every sequence
+    scale: float
+
+
+Attend = Callable[[Sequence[int], int | None], list[torch.Tensor]]
+"""Attention of sequences in one call: the last so many tokens of each (None: all)."""
+
+
+def paged(sequences: Sequences, run: Callable[[Call], torch.Tensor]) -> Attend:
+    """Make an attention of sequences out of a kernel over pages."""
+
+    def attend(numbers: Sequence[int], last: int | None) -> list[torch.Tensor]:
+        asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
+        counts = [len(queries) for queries in asked]
+        lengths = [sequences.lengths[number] for number in numbers]
+        chosen = torch.tensor(numbers, device=sequences.place.device)
+        out = run(
+            Call(
+                queries=torch.cat(asked),
+                starts=sequences.place.whole([0, *accumulate(counts)]),
+                most_queries=max(counts),
+                lengths=sequences.place.whole(lengths),
+                longest=max(lengths),
+                tables=sequences.tables[chosen],
+                scale=float(sequences.shape.head_size) ** -0.5,
+            )
+        )
+        return list(torch.split(out, counts))
+
+    return attend
+
+
+def filled_pages(sequences: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values as (pages, tokens, key heads, head size), each token in its slot."""
+    shape = sequences.shape
+    pages = []
+    for parts in (sequences.keys, sequences.values):
+        flat = parts[0].new_zeros(sequences.pages * sequences.page, shape.kv_heads, shape.head_size)
+        flat[sequences.slots] = torch.cat(parts)
+        pages.append(flat.view(-1, sequences.page, shape.kv_heads, shape.head_size))
+    return pages[0], pages[1]
