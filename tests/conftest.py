@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from hypothesis import settings
 
 from helpers.repository import ROOT
 from helpers.smollm2 import SMOLLM2
@@ -17,6 +18,38 @@ from refork.data.files import file_sha256
 from refork.engines.model_source.source import make_model_folder
 from refork.engines.model_source.wheel import cache_folder
 from refork.engines.synthetic.model import write_synthetic_model
+
+# Two workers share two cores here: an example that waits for one is not slow.
+settings.register_profile("refork", deadline=None)
+settings.load_profile("refork")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which tests go to one worker: those of an engine, else those of a module; longest first.
+
+    Each worker then opens an engine, or runs a module's study, that no other does.
+    """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    groups = [_group(item) for item in items]
+    long = {
+        group
+        for group, item in zip(groups, items, strict=True)
+        if any(item.get_closest_marker(name) for name in ("slow", "model", "workflow"))
+    }
+    for item, group in zip(items, groups, strict=True):
+        item.add_marker(pytest.mark.xdist_group(group))
+    order = sorted(range(len(items)), key=lambda place: groups[place] not in long)
+    items[:] = [items[place] for place in order]
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the name of the tests that share costly fixtures with this one."""
+    callspec = getattr(item, "callspec", None)
+    for name in ("subject", "tiny_subject"):
+        if callspec is not None and name in callspec.indices:
+            return f"{name}-{callspec.indices[name]}"
+    return str(item.path.relative_to(ROOT))
 
 
 @pytest.fixture(scope="session")

