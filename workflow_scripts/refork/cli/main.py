@@ -17,6 +17,7 @@ COMMANDS = {
     "operations": "which operations of a model depend on what stands beside a row",
     "noise": "credit and replay noise of a study's results or of published records",
     "agreement": "how far the passes of a study's variants agree with their reference",
+    "power": "what each estimator of outcome curves makes of few draws, on recorded stores",
     "questions": "make arithmetic word problems, with worked examples",
 }
 

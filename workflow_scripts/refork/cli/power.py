@@ -1,0 +1,150 @@
+"""`refork power`: what each estimator of outcome curves makes of few draws, on recorded stores."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from refork.cli.estimators import named_estimators
+from refork.data.store import find_stores, read_store
+from refork.errors import ReforkError
+from refork.report.power import Measured, power_record
+from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.power import PowerQuestion, Setting, measure, power_question, settings
+from refork.stats.curves.scores import Scores
+
+SEED_BASES = {"llama": 43_000_000, "deepseek": 43_500_000}
+"""Seeds of the mixture draws of the published tracks, the draws that others take too."""
+OTHER_SEED_BASE = 43_000_000
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """One question, its file, and the set of recordings that it belongs to."""
+
+    path: Path
+    track: str
+    question: PowerQuestion
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "stores",
+        nargs="+",
+        type=Path,
+        metavar="STORE",
+        help="recorded questions (*.json.gz), or folders that hold some",
+    )
+    parser.add_argument(
+        "--estimators",
+        default="raw,full,forkhmm",
+        help="names, with commas; others are compared with the first; hyper-parameters behind "
+        "colons: full:penalty=64:bandwidth=32; default: raw,full,forkhmm",
+    )
+    parser.add_argument(
+        "--samples", default="5,30", help="draws a position, with commas; default: 5,30"
+    )
+    parser.add_argument(
+        "--strides", default="1", help="every so many positions are observed; default: 1"
+    )
+    parser.add_argument(
+        "--replicates", default="2", help="disjoint blocks of draws a question; default: 2"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the stores, measure every estimator in every setting and print it."""
+    estimators = named_estimators(arguments.estimators)
+    crossed = settings(
+        _whole_numbers(arguments.strides, "--strides"),
+        _whole_numbers(arguments.samples, "--samples"),
+    )
+    replicates = _one_whole_number(arguments.replicates, "--replicates")
+    recorded = [_read(path, crossed, replicates) for path in find_stores(arguments.stores)]
+    measured = _measure_all(recorded, estimators, crossed, replicates)
+    record = power_record(measured, replicates)
+    if arguments.json:
+        print(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        from refork.cli.power_table import print_power  # noqa: PLC0415
+
+        print_power(record)
+    return 0
+
+
+def _read(path: Path, crossed: Sequence[Setting], replicates: int) -> _Recorded:
+    """Read a store and take its mixture draws; refuse settings that it cannot serve."""
+    store = read_store(path)
+    recording = store.recording
+    for setting in crossed:
+        if 2 * setting.samples > store.s:
+            raise ReforkError(
+                f"--samples {setting.samples}: {path} records {store.s} draws a position, and "
+                f"half of them judge the others; at most {store.s // 2}"
+            )
+        if replicates * setting.samples > store.s:
+            raise ReforkError(
+                f"--replicates {replicates}: blocks of {setting.samples} draws are disjoint, and "
+                f"{path} records {store.s}; at most {store.s // setting.samples}"
+            )
+        if len(recording.positions) <= setting.stride:
+            raise ReforkError(
+                f"--strides {setting.stride}: leaves one of the {len(recording.positions)} "
+                f"positions of {path}; at most {len(recording.positions) - 1}"
+            )
+    base = SEED_BASES.get(store.meta.track, OTHER_SEED_BASE)
+    try:
+        question = power_question(recording, (base, store.meta.row_id), store.s)
+    except ReforkError as error:
+        raise ReforkError(f"{path}: {error}") from error
+    return _Recorded(path, store.meta.track, question)
+
+
+def _measure_all(
+    recorded: Sequence[_Recorded],
+    estimators: Mapping[str, Estimator],
+    crossed: Sequence[Setting],
+    replicates: int,
+) -> list[Measured]:
+    """Measure question by question, with a line of progress; tracks are kept apart."""
+    for estimator in estimators.values():  # compiled before the clock runs
+        measure(recorded[0].question, estimator, crossed[0], 1)
+    tracks = dict.fromkeys(one.track for one in recorded)
+    found: dict[tuple[str, Setting], dict[str, list[Scores]]] = {
+        (track, setting): {name: [] for name in estimators}
+        for track in tracks
+        for setting in crossed
+    }
+    for one in tqdm(recorded, desc="refork power", unit="question", file=sys.stderr, ascii=True):
+        for setting in crossed:
+            for name, estimator in estimators.items():
+                try:
+                    scores = measure(one.question, estimator, setting, replicates)
+                except (ReforkError, ValueError) as error:
+                    raise ReforkError(f"{one.path}: {name}: {error}") from error
+                found[one.track, setting][name].append(scores)
+    return [Measured(track, setting, scores) for (track, setting), scores in found.items()]
+
+
+def _whole_numbers(text: str, option: str) -> list[int]:
+    """Read whole numbers from 1, with commas, each once."""
+    numbers = [_one_whole_number(part, option) for part in text.split(",")]
+    if len(set(numbers)) < len(numbers):
+        raise ReforkError(f"{option} {text}: a number is there twice")
+    return numbers
+
+
+def _one_whole_number(text: str, option: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ReforkError(f"{option} {text!r}: a whole number from 1 is wanted")
+    return number

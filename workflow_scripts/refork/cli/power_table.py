@@ -1,0 +1,78 @@
+"""The power study as a table in the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from refork.report.wording import MISSING, decimal
+from refork.stats.curves.scores import FLAT, JUMPS, TVD
+
+WIDEST = 160  # columns
+_HEADS = {
+    TVD: "TVD",
+    **{name: f"jump {epsilon:.2f}" for epsilon, name in JUMPS.items()},
+    FLAT: "flat",
+}
+
+
+def print_power(record: Mapping[str, Any]) -> None:
+    """Print a row a cell, the paired difference of the TVD beside it."""
+    questions = ", ".join(f"{track} {count}" for track, count in record["questions"].items())
+    table = Table(
+        title=f"Leave-replicate-out errors; questions: {escape(questions)}; "
+        f"{record['replicates']} replicates",
+        title_justify="left",
+    )
+    for head in ("track", "stride", "samples", "estimator", *_HEADS.values()):
+        left = head in {"track", "estimator"}
+        table.add_column(head, justify="left" if left else "right", no_wrap=not left)
+    against = record["paired"][0]["against"] if record["paired"] else None
+    if against is not None:
+        table.add_column(f"Δ TVD to {escape(against)}", justify="right", no_wrap=True)
+    for head in ("× samples", "nat a draw", "ms a fit"):
+        table.add_column(head, justify="right", no_wrap=True)
+    paired = {_key(one): one for one in record["paired"]}
+    for cell in record["cells"]:
+        table.add_row(*_row(cell, paired.get(_key(cell)), against is not None))
+    console = Console()
+    console.width = max(console.width, WIDEST)
+    console.print(table)
+    for line in _reasons(record["reasons"]):
+        console.print(line, style="dim", markup=False, highlight=False)
+
+
+def _reasons(reasons: Mapping[str, str]) -> list[str]:
+    """Say why figures of a column are missing, once for all rows."""
+    shown = {
+        (path.split(".", 1)[1].removesuffix(".mean"), reason)
+        for path, reason in reasons.items()
+        if not path.startswith("paired") or path.split(".", 1)[1].startswith(f"{TVD}.")
+    }
+    return [f"{column}: {reason}" for column, reason in sorted(shown)]
+
+
+def _key(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(cell[name] for name in ("track", "stride", "samples", "estimator"))
+
+
+def _row(cell: Mapping[str, Any], paired: Mapping[str, Any] | None, compared: bool) -> list[str]:
+    first = [escape(str(part)) for part in _key(cell)]
+    errors = [decimal(cell[name], 4) for name in _HEADS]
+    last = [
+        decimal(cell["ess"], 1),
+        decimal(cell["loglik"], 4),
+        decimal(1000 * cell["seconds"], 1),
+    ]
+    return [*first, *errors, *([_interval(paired)] if compared else []), *last]
+
+
+def _interval(paired: Mapping[str, Any] | None) -> str:
+    """Return `−0.0150 [−0.0170, −0.0131]`."""
+    if paired is None:
+        return MISSING
+    difference = paired[TVD]
+    low, high = decimal(difference["low"], 4), decimal(difference["high"], 4)
+    return f"{decimal(difference['mean'], 4)} \\[{low}, {high}]"

@@ -1,0 +1,116 @@
+"""The power study as one JSON object."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refork.stats.curves.power import SECONDS, Setting
+from refork.stats.curves.scores import (
+    CONFIDENCE,
+    FLAT,
+    JUMPS,
+    L2,
+    LOGLIK,
+    TVD,
+    PairedDifference,
+    Scores,
+    effective_samples,
+    over_questions,
+    paired_difference,
+)
+from refork.stats.missing import Missing, Quantity
+
+COMPARED = (TVD, *JUMPS.values(), FLAT, L2, LOGLIK)
+"""Errors that are compared with the first estimator's."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores of every question, in one order, of one track and setting, by estimator."""
+
+    track: str
+    setting: Setting
+    scores: Mapping[str, list[Scores]]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names a cell, but for its estimator."""
+        return {
+            "track": self.track,
+            "stride": self.setting.stride,
+            "samples": self.setting.samples,
+        }
+
+
+@dataclass
+class _Reasons:
+    """Why a figure is null, by its path."""
+
+    found: dict[str, str] = field(default_factory=dict)
+
+    def value(self, quantity: Quantity, path: str) -> float | None:
+        if isinstance(quantity, Missing):
+            self.found[path] = quantity.reason
+            return None
+        return quantity
+
+
+def power_record(measured: Sequence[Measured], replicates: int) -> dict[str, Any]:
+    """Return the cells, the paired differences from the first estimator, and every null's reason.
+
+    Errors are means over questions, of means over replicates; `ess` is how many times the samples
+    raw draws would need for the same debiased squared error `l2`, `loglik` nats a held-out draw,
+    `seconds` those of one fit.
+    """
+    reasons = _Reasons()
+    cells: list[dict[str, Any]] = []
+    paired: list[dict[str, Any]] = []
+    for one in measured:
+        baseline = next(iter(one.scores))
+        for name, scores in one.scores.items():
+            cells.append(_cell(one, name, scores, f"cells[{len(cells)}]", reasons))
+            if name != baseline:
+                path = f"paired[{len(paired)}]"
+                differences = {
+                    error: _difference(
+                        paired_difference(scores, one.scores[baseline], error),
+                        f"{path}.{error}",
+                        reasons,
+                    )
+                    for error in COMPARED
+                }
+                paired.append({**one.key, "estimator": name, "against": baseline, **differences})
+    return {
+        "cells": cells,
+        "paired": paired,
+        "confidence": CONFIDENCE,
+        "replicates": replicates,
+        "questions": {one.track: len(scores) for one in measured for scores in one.scores.values()},
+        "reasons": reasons.found,
+    }
+
+
+def _cell(
+    measured: Measured, name: str, scores: list[Scores], path: str, reasons: _Reasons
+) -> dict[str, Any]:
+    def mean(error: str) -> float | None:
+        return reasons.value(over_questions(scores, error), f"{path}.{error}")
+
+    multiplier = effective_samples(scores, measured.setting.samples)
+    return {
+        **measured.key,
+        "estimator": name,
+        **{error: mean(error) for error in (TVD, *JUMPS.values(), FLAT, L2)},
+        "ess": reasons.value(multiplier, f"{path}.ess"),
+        **{error: mean(error) for error in (LOGLIK, SECONDS)},
+    }
+
+
+def _difference(difference: PairedDifference, path: str, reasons: _Reasons) -> dict[str, Any]:
+    return {
+        "questions": difference.questions,
+        **{
+            part: reasons.value(getattr(difference, part), f"{path}.{part}")
+            for part in ("mean", "low", "high")
+        },
+    }

@@ -1,0 +1,69 @@
+"""The power study: what an estimator makes of a few recorded draws, judged by all the others."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.mixture import MixtureDraws, Recording
+from refork.stats.curves.reference import jump_regions
+from refork.stats.curves.scores import Scores, average, score
+
+SECONDS: Final = "seconds"
+"""Name of the time that one fit and its curve take, beside the errors of `scores`."""
+
+
+@dataclass(frozen=True)
+class PowerQuestion:
+    """One recorded question: its mixture draws, and where its curve of all continuations jumps."""
+
+    draws: MixtureDraws
+    regions: Mapping[float, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much of a recording is used: every `stride`-th position, `samples` draws at each."""
+
+    stride: int
+    samples: int
+
+
+def power_question(recording: Recording, seed: tuple[int, int], size: int) -> PowerQuestion:
+    """Draw `size` mixture draws of every position of a recording."""
+    regions = jump_regions(recording.positions, recording.curve)
+    return PowerQuestion(recording.draw(seed, size), regions)
+
+
+def settings(strides: Sequence[int], samples: Sequence[int]) -> list[Setting]:
+    """Cross strides with samples, in the order given."""
+    return [Setting(stride, size) for stride in strides for size in samples]
+
+
+def measure(
+    question: PowerQuestion, estimator: Estimator, setting: Setting, replicates: int
+) -> Scores:
+    """Fit disjoint blocks of draws, score each by the draws outside it, and average.
+
+    Positions are scored whether or not the stride observes them. `seconds` is the time of a fit and
+    of its curve at all positions.
+    """
+    return average(list(_replicates(question, estimator, setting, replicates)))
+
+
+def _replicates(
+    question: PowerQuestion, estimator: Estimator, setting: Setting, replicates: int
+) -> Iterator[dict[str, float]]:
+    draws, size = question.draws, setting.samples
+    everything = draws.counts()
+    for first in range(0, replicates * size, size):
+        sample = draws.sample(first, size, setting.stride)
+        started = time.perf_counter()
+        estimate = estimator.fit(sample).mean(draws.positions)
+        seconds = time.perf_counter() - started
+        scores = score(estimate, everything - draws.counts(first, size), question.regions)
+        yield {**scores, SECONDS: seconds}
