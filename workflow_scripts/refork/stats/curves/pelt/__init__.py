@@ -1,0 +1,1 @@
+"""Change points by PELT: costs that ruptures takes too, and a compiled search that equals it."""
