@@ -14,6 +14,7 @@ from refork.data.store import find_stores, read_store
 from refork.errors import ReforkError
 from refork.report.power import Measured, power_record
 from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.noise_law import measured_law
 from refork.stats.curves.power import PowerQuestion, Setting, measure, power_question, settings
 from refork.stats.curves.scores import Scores
 
@@ -68,7 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     replicates = _one_whole_number(arguments.replicates, "--replicates")
     recorded = [_read(path, crossed, replicates) for path in find_stores(arguments.stores)]
     measured = _measure_all(recorded, estimators, crossed, replicates)
-    record = power_record(measured, replicates)
+    laws = {
+        track: measured_law([one.question.draws for one in recorded if one.track == track])
+        for track in dict.fromkeys(one.track for one in recorded)
+    }
+    record = power_record(measured, laws, replicates)
     if arguments.json:
         print(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False))
     else:

@@ -10,7 +10,7 @@ from rich.table import Table
 from refork.report.wording import MISSING, decimal
 from refork.stats.curves.scores import FLAT, JUMPS, TVD
 
-WIDEST = 160  # columns
+WIDEST = 180  # columns
 _HEADS = {
     TVD: "TVD",
     **{name: f"jump {epsilon:.2f}" for epsilon, name in JUMPS.items()},
@@ -27,8 +27,15 @@ def print_power(record: Mapping[str, Any]) -> None:
         title_justify="left",
     )
     for head in ("track", "stride", "samples", "estimator", *_HEADS.values()):
-        left = head in {"track", "estimator"}
-        table.add_column(head, justify="left" if left else "right", no_wrap=not left)
+        named = head in {"track", "estimator"}
+        least = 9 if named else None
+        table.add_column(
+            head,
+            justify="left" if named else "right",
+            no_wrap=not named,
+            overflow="fold",
+            min_width=least,
+        )
     against = record["paired"][0]["against"] if record["paired"] else None
     if against is not None:
         table.add_column(f"Δ TVD to {escape(against)}", justify="right", no_wrap=True)
@@ -40,8 +47,33 @@ def print_power(record: Mapping[str, Any]) -> None:
     console = Console()
     console.width = max(console.width, WIDEST)
     console.print(table)
+    console.print(_law_table(record["noise_law"]))
     for line in _reasons(record["reasons"]):
         console.print(line, style="dim", markup=False, highlight=False)
+
+
+def _law_table(laws: Mapping[str, Any]) -> Table:
+    """Show how two blocks of raw draws differ, and that beside multinomial draws."""
+    table = Table(title="Noise of raw draws: TVD of two blocks of S draws", title_justify="left")
+    for head in ("track", "S", "TVD", "÷ multinomial", "log-log slope", "multinomial slope"):
+        table.add_column(head, justify="left" if head == "track" else "right", no_wrap=True)
+    for track, law in laws.items():
+        if law is None:
+            continue
+        for at, size in enumerate(law["samples"]):
+            slopes = (
+                ("", "")
+                if at
+                else (_bounded(law["slope"], "value"), decimal(law["multinomial_slope"], 3))
+            )
+            table.add_row(
+                escape(track),
+                str(size),
+                decimal(law["tvd"][at], 4),
+                _bounded(law["ratio"][at], "value", 3),
+                *slopes,
+            )
+    return table
 
 
 def _reasons(reasons: Mapping[str, str]) -> list[str]:
@@ -70,9 +102,10 @@ def _row(cell: Mapping[str, Any], paired: Mapping[str, Any] | None, compared: bo
 
 
 def _interval(paired: Mapping[str, Any] | None) -> str:
-    """Return `−0.0150 [−0.0170, −0.0131]`."""
-    if paired is None:
-        return MISSING
-    difference = paired[TVD]
-    low, high = decimal(difference["low"], 4), decimal(difference["high"], 4)
-    return f"{decimal(difference['mean'], 4)} \\[{low}, {high}]"
+    return MISSING if paired is None else _bounded(paired[TVD], "mean")
+
+
+def _bounded(figure: Mapping[str, Any], name: str, digits: int = 4) -> str:
+    """Return a figure with its interval, `−0.0150 [−0.0170, −0.0131]`."""
+    value, low, high = (decimal(figure[part], digits) for part in (name, "low", "high"))
+    return f"{value} \\[{low}, {high}]"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from refork.stats.curves.noise_law import Estimate, NoiseLaw
 from refork.stats.curves.power import SECONDS, Setting
 from refork.stats.curves.scores import (
     CONFIDENCE,
@@ -55,12 +56,14 @@ class _Reasons:
         return quantity
 
 
-def power_record(measured: Sequence[Measured], replicates: int) -> dict[str, Any]:
-    """Return the cells, the paired differences from the first estimator, and every null's reason.
+def power_record(
+    measured: Sequence[Measured], laws: Mapping[str, NoiseLaw | Missing], replicates: int
+) -> dict[str, Any]:
+    """Return the cells, the paired differences from the first estimator, and the tracks' noise law.
 
     Errors are means over questions, of means over replicates; `ess` is how many times the samples
     raw draws would need for the same debiased squared error `l2`, `loglik` nats a held-out draw,
-    `seconds` those of one fit.
+    `seconds` processor time of one fit. What does not exist is null, and `reasons` says why.
     """
     reasons = _Reasons()
     cells: list[dict[str, Any]] = []
@@ -83,6 +86,9 @@ def power_record(measured: Sequence[Measured], replicates: int) -> dict[str, Any
     return {
         "cells": cells,
         "paired": paired,
+        "noise_law": {
+            track: _law(law, f"noise_law.{track}", reasons) for track, law in laws.items()
+        },
         "confidence": CONFIDENCE,
         "replicates": replicates,
         "questions": {one.track: len(scores) for one in measured for scores in one.scores.values()},
@@ -113,4 +119,28 @@ def _difference(difference: PairedDifference, path: str, reasons: _Reasons) -> d
             part: reasons.value(getattr(difference, part), f"{path}.{part}")
             for part in ("mean", "low", "high")
         },
+    }
+
+
+def _law(law: NoiseLaw | Missing, path: str, reasons: _Reasons) -> dict[str, Any] | None:
+    if isinstance(law, Missing):
+        reasons.found[path] = law.reason
+        return None
+    return {
+        "questions": law.questions,
+        "samples": list(law.samples),
+        "tvd": list(law.distance),
+        "multinomial_tvd": list(law.null),
+        "ratio": [
+            _estimate(ratio, f"{path}.ratio[{at}]", reasons) for at, ratio in enumerate(law.ratio)
+        ],
+        "slope": _estimate(law.slope, f"{path}.slope", reasons),
+        "multinomial_slope": reasons.value(law.null_slope, f"{path}.multinomial_slope"),
+    }
+
+
+def _estimate(estimate: Estimate, path: str, reasons: _Reasons) -> dict[str, Any]:
+    return {
+        part: reasons.value(getattr(estimate, part), f"{path}.{part}")
+        for part in ("value", "low", "high")
     }

@@ -14,7 +14,7 @@ from refork.stats.curves.reference import jump_regions
 from refork.stats.curves.scores import Scores, average, score
 
 SECONDS: Final = "seconds"
-"""Name of the time that one fit and its curve take, beside the errors of `scores`."""
+"""Name of the processor time of one fit and its curve, beside the errors of `scores`."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def measure(
 ) -> Scores:
     """Fit disjoint blocks of draws, score each by the draws outside it, and average.
 
-    Positions are scored whether or not the stride observes them. `seconds` is the time of a fit and
-    of its curve at all positions.
+    Positions are scored whether or not the stride observes them. `seconds` is the processor
+    time of a fit and of its curve at all positions.
     """
     return average(list(_replicates(question, estimator, setting, replicates)))
 
@@ -62,8 +62,8 @@ def _replicates(
     everything = draws.counts()
     for first in range(0, replicates * size, size):
         sample = draws.sample(first, size, setting.stride)
-        started = time.perf_counter()
+        started = time.process_time()
         estimate = estimator.fit(sample).mean(draws.positions)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         scores = score(estimate, everything - draws.counts(first, size), question.regions)
         yield {**scores, SECONDS: seconds}
