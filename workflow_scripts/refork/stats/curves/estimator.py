@@ -9,7 +9,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -50,28 +49,34 @@ class Estimator(Protocol):
         """Fit the curves; a `ReforkError` says in words what cannot be fitted."""
 
 
-class _Discovered(Mapping[str, Callable[..., Estimator]]):
-    """Estimators of this package, imported when the first of them is asked for."""
+class Discovered(Mapping[str, Callable[..., Estimator]]):
+    """Estimators of a package by name, imported when the first of them is asked for."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
 
     @cached_property
     def _by_name(self) -> dict[str, Callable[..., Estimator]]:
-        package = __name__.rpartition(".")[0]
         found = {}
-        for module in pkgutil.iter_modules([str(Path(__file__).parent)], f"{package}."):
+        path = importlib.import_module(self._package).__path__
+        for module in pkgutil.iter_modules(path, f"{self._package}."):
             estimator = getattr(importlib.import_module(module.name), "ESTIMATOR", None)
             if estimator is not None:
                 found[str(estimator.name)] = estimator
         return dict(sorted(found.items()))
 
     def __getitem__(self, name: str) -> Callable[..., Estimator]:
+        """Give what makes the estimator of this name."""
         return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
+        """Go through the names in alphabetical order."""
         return iter(self._by_name)
 
     def __len__(self) -> int:
+        """Count the estimators."""
         return len(self._by_name)
 
 
-ESTIMATORS: Mapping[str, Callable[..., Estimator]] = _Discovered()
+ESTIMATORS: Mapping[str, Callable[..., Estimator]] = Discovered(__name__.rpartition(".")[0])
 """Each makes an estimator of its hyper-parameters, which are given by keyword."""
