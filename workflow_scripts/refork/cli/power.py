@@ -25,10 +25,11 @@ OTHER_SEED_BASE = 43_000_000
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One question, its file, and the set of recordings that it belongs to."""
+    """One question, its file, the set of recordings that it belongs to, and its number there."""
 
     path: Path
     track: str
+    row: int
     question: PowerQuestion
 
 
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         _whole_numbers(arguments.samples, "--samples"),
     )
     replicates = _one_whole_number(arguments.replicates, "--replicates")
-    recorded = [_read(path, crossed, replicates) for path in find_stores(arguments.stores)]
+    recorded = _read_all(find_stores(arguments.stores), crossed, replicates)
     measured = _measure_all(recorded, estimators, crossed, replicates)
     laws = {
         track: measured_law([one.question.draws for one in recorded if one.track == track])
@@ -81,6 +82,19 @@ def run(arguments: argparse.Namespace) -> int:
 
         print_power(record)
     return 0
+
+
+def _read_all(
+    paths: Sequence[Path], crossed: Sequence[Setting], replicates: int
+) -> list[_Recorded]:
+    """Read all stores; refuse a question that is there twice."""
+    recorded: dict[tuple[str, int], _Recorded] = {}
+    for path in paths:
+        one = _read(path, crossed, replicates)
+        first = recorded.setdefault((one.track, one.row), one)
+        if first is not one:
+            raise ReforkError(f"{path}: question {one.row} of {one.track} again, as {first.path}")
+    return list(recorded.values())
 
 
 def _read(path: Path, crossed: Sequence[Setting], replicates: int) -> _Recorded:
@@ -108,7 +122,7 @@ def _read(path: Path, crossed: Sequence[Setting], replicates: int) -> _Recorded:
         question = power_question(recording, (base, store.meta.row_id), store.s)
     except ReforkError as error:
         raise ReforkError(f"{path}: {error}") from error
-    return _Recorded(path, store.meta.track, question)
+    return _Recorded(path, store.meta.track, store.meta.row_id, question)
 
 
 def _measure_all(

@@ -37,6 +37,8 @@ def shape_faults(sample: Sample) -> Iterator[str]:
         return
     if len(sample.positions) < 2:
         yield f"positions: {len(sample.positions)}; a curve needs two at least"
+    order = list(_order_faults(sample.positions))
+    yield from order
     if len(sample.place) == 0:
         yield "no draws: an empty question has no curve"
     if sample.categories < 1:
@@ -47,7 +49,9 @@ def shape_faults(sample: Sample) -> Iterator[str]:
             yield f"{name}: a whole number a draw is wanted"
     if sample.weight.shape != sample.place.shape:
         yield f"weight: shape {sample.weight.shape}; one a draw is wanted"
-    tokens = int(sample.positions[-1]) + 1 if len(sample.positions) else 0
+    if order or len(sample.positions) == 0:
+        return
+    tokens = int(sample.positions[-1]) + 1
     for name in ("base_probability", "dropped"):
         if getattr(sample, name).shape != (tokens,):
             yield (
@@ -56,17 +60,17 @@ def shape_faults(sample: Sample) -> Iterator[str]:
             )
 
 
+def _order_faults(positions: NDArray[np.int64]) -> Iterator[str]:
+    if len(positions) and positions[0] < 0:
+        yield f"positions: {positions[0]}; the first token is 0"
+    wrong = np.diff(positions) <= 0
+    if wrong.any():
+        at = int(np.argmax(wrong)) + 1
+        yield f"positions out of order: {positions[at]} stands behind {positions[at - 1]}"
+
+
 def value_faults(sample: Sample) -> Iterator[str]:
     """Find values that are out of order or out of range."""
-    steps = np.diff(sample.positions)
-    if sample.positions[0] < 0:
-        yield f"positions: {sample.positions[0]}; the first token is 0"
-    if np.any(steps <= 0):
-        at = int(np.argmax(steps <= 0)) + 1
-        yield (
-            f"positions out of order: {sample.positions[at]} stands behind "
-            f"{sample.positions[at - 1]}"
-        )
     if np.any(np.diff(sample.place) < 0):
         yield "place: draws are not in the order of their positions"
     bounds = {
