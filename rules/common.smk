@@ -106,6 +106,11 @@ def engine_processes(stage):
     return processes
 
 
+def engine_gpus(stage):
+    """Return a resources or params function: the GPUs that a job of a stage's engine asks for."""
+    return lambda wildcards: GRAPH.gpus(stage, wildcards.hash)
+
+
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
     return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

@@ -15,9 +15,10 @@ rule probe_engine:
     resources:
         mem_mb=GRAPH.demand("probe_engine").mem_mb,
         runtime=GRAPH.demand("probe_engine").runtime,
-        gpu=GRAPH.demand("probe_engine").gpu,
+        gpu=engine_gpus("probe_engine"),
     params:
         python=engine_python("probe_engine"),
+        gpus=engine_gpus("probe_engine"),
         variants=variants("probe_engine"),
         stage=results("probe_engine/{hash}/stage.json"),
         questions=upstream("probe_engine", "prepare_questions"),
@@ -25,4 +26,4 @@ rule probe_engine:
         "Probe of the engine of {params.variants}"
     shell:
         "{params.python:q} workflow_scripts/probe_engine.py --stage {params.stage:q}"
-        " --questions {params.questions:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        " --questions {params.questions:q} --gpus {params.gpus} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -16,9 +16,10 @@ rule resample:
     resources:
         mem_mb=GRAPH.demand("resample").mem_mb,
         runtime=GRAPH.demand("resample").runtime,
-        gpu=GRAPH.demand("resample").gpu,
+        gpu=engine_gpus("resample"),
     params:
         python=engine_python("resample"),
+        gpus=engine_gpus("resample"),
         pass_name=lambda wildcards: GRAPH.stage("resample", wildcards.hash).settings["pass"]["name"],
         processes=engine_processes("resample"),
         variants=variants("resample"),
@@ -30,5 +31,5 @@ rule resample:
         "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"
         " --pivots {input.pivots:q} --draws {wildcards.block} --journal {params.journal:q}"
-        " --processes {params.processes}"
+        " --processes {params.processes} --gpus {params.gpus}"
         " --variants {params.variants:q} --out {output:q} 2> >(tee {log:q} >&2)"

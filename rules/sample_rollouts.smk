@@ -16,9 +16,10 @@ rule sample_rollouts:
     resources:
         mem_mb=GRAPH.demand("sample_rollouts").mem_mb,
         runtime=GRAPH.demand("sample_rollouts").runtime,
-        gpu=GRAPH.demand("sample_rollouts").gpu,
+        gpu=engine_gpus("sample_rollouts"),
     params:
         python=engine_python("sample_rollouts"),
+        gpus=engine_gpus("sample_rollouts"),
         processes=engine_processes("sample_rollouts"),
         variants=variants("sample_rollouts"),
         stage=results("sample_rollouts/{hash}/stage.json"),
@@ -28,6 +29,6 @@ rule sample_rollouts:
     shell:
         "{params.python:q} workflow_scripts/sample_rollouts.py --stage {params.stage:q}"
         " --questions {input.questions:q} --journal {params.journal:q}"
-        " --processes {params.processes}"
+        " --processes {params.processes} --gpus {params.gpus}"
         " --variants {params.variants:q} --snapshots {output.snapshots:q}"
         " --out {output.rollouts:q} 2> >(tee {log:q} >&2)"

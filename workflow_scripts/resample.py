@@ -29,6 +29,7 @@ def main() -> int:
         "--journal", type=Path, required=True, help="folder of finished batch groups"
     )
     parser.add_argument("--processes", type=int, default=1, help="that share the batch groups")
+    parser.add_argument("--gpus", type=int, default=0, help="that are leased; 0: those it finds")
     parser.add_argument("--variants", default="", help="names that progress lines begin with")
     parser.add_argument("--out", type=Path, required=True, help="continuations that are made")
     arguments = parser.parse_args()
@@ -39,7 +40,7 @@ def main() -> int:
     name = stage["settings"]["pass"]["name"]
     draws = f"draws {arguments.draws.start}-{arguments.draws.stop - 1}"
     label = f"{arguments.variants} {name} {arguments.out.stem} {draws}".strip()
-    job = EngineJob(stage, model, journal, label, arguments.processes)
+    job = EngineJob(stage, model, journal, label, arguments.processes, arguments.gpus)
     rollouts = read_table(arguments.rollouts, ROLLOUTS)
     pivots = read_table(arguments.pivots, PIVOTS)
     continuations, facts = resample(job, rollouts, arguments.snapshots, pivots, arguments.draws)

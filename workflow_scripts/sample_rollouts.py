@@ -26,6 +26,7 @@ def main() -> int:
         "--snapshots", type=Path, required=True, help="decode-time states that are kept"
     )
     parser.add_argument("--processes", type=int, default=1, help="that share the batch groups")
+    parser.add_argument("--gpus", type=int, default=0, help="that are leased; 0: those it finds")
     parser.add_argument("--variants", default="", help="names that progress lines begin with")
     parser.add_argument("--out", type=Path, required=True, help="rollouts that are made")
     arguments = parser.parse_args()
@@ -34,7 +35,7 @@ def main() -> int:
     model = model_folder(arguments.stage, stage)
     journal = Journal(arguments.journal)
     label = f"{arguments.variants} rollouts {arguments.out.stem}".strip()
-    job = EngineJob(stage, model, journal, label, arguments.processes)
+    job = EngineJob(stage, model, journal, label, arguments.processes, arguments.gpus)
     questions = read_table(arguments.questions, QUESTIONS)
     rollouts, facts = sample_rollouts(job, questions, arguments.snapshots)
     write_table(rollouts, arguments.out, ROLLOUTS)

@@ -85,9 +85,39 @@ def errors(**overrides: Any) -> list[str]:
             "engine.kernels: the synthetic engine has no kernels",
         ),
         (
-            {"rollouts": {"snapshots": False}},
+            {
+                "rollouts": {"snapshots": False},
+                "passes": [{"name": "exact", "state": "snapshot"}],
+            },
             "passes.0.state: `snapshot` needs `rollouts.snapshots",
         ),
+        (
+            {"rollouts": {"snapshots": False}},
+            "passes.0.state: `exact` is `snapshot` for the torch engine, and needs `rollouts.snap",
+        ),
+        (
+            {"engine": {"kind": "vlm"}},
+            "engine.kind: is 'vlm'; allowed: auto, torch, vllm or synthetic; did you mean `vllm`?",
+        ),
+        (
+            {"engine": {"vllm": {"tails": "decode"}}},
+            "engine.vllm.tails: no such key; did you mean `tail`?",
+        ),
+        (
+            {"engine": {"vllm": {"tail": "prefil"}}},
+            "engine.vllm.tail: is 'prefil'; allowed: prefill or decode; did you mean `prefill`?",
+        ),
+        *(
+            ({"engine": {"vllm": {name: value}}}, f"engine.vllm.{name}: is {value}; input should")
+            for name, value in (
+                ("block_size", 0),
+                ("filler_rows", -1),
+                ("tensor_parallel", 0),
+                ("cache_gib", 0.0),
+                ("max_length", 0),
+            )
+        ),
+        ({"engine": {"vllm": {"arguments": []}}}, "engine.vllm.arguments: is []; input should be"),
         (
             {"grading": {"grader": "pattern"}},
             "grading.pattern: the grader `pattern` needs a regular",
@@ -132,6 +162,68 @@ def errors(**overrides: Any) -> list[str]:
 )
 def test_an_error_is_said_in_words(overrides: dict[str, Any], said: str) -> None:
     assert any(line.startswith(said) for line in errors(**overrides)), errors(**overrides)
+
+
+VLLM = {"kind": "vllm", "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            {"passes": [{"name": "a", "state": "snapshot"}], "noise": {"comparisons": []}},
+            "passes.0.state: vLLM keeps no snapshots; take `exact`",
+        ),
+        ({"engine": {"processes": 2}}, "engine.processes: is 2; vLLM runs in one process a job"),
+        (
+            {"engine": {"batch_rows": 32, "vllm": {"filler_rows": 40}}},
+            "engine.vllm.filler_rows: is 40; at most `engine.batch_rows`, 32",
+        ),
+        (
+            {"engine": {"vllm": {"arguments": {"block_size": 32}}}},
+            "engine.vllm.arguments.block_size: leave it out: it is given by the key `engine.vllm.b",
+        ),
+        (
+            {"engine": {"vllm": {"arguments": {"enable_prefix_caching": False}}}},
+            "engine.vllm.arguments.enable_prefix_caching: leave it out: the engine itself gives it",
+        ),
+        (
+            {"engine": {"kernels": "batch_invariant"}},
+            "engine.kernels: vLLM has no batch-invariant kernels for the CPU; take `stock`",
+        ),
+        (
+            {"engine": {"vllm": {"block_size": 16}}},
+            "engine.vllm.block_size: is 16; on the CPU a multiple of 32",
+        ),
+        (
+            {"engine": {"vllm": {"tensor_parallel": 2}}},
+            "engine.vllm.tensor_parallel: is 2; 1 on the CPU",
+        ),
+        *(
+            (
+                {
+                    "engine": {"device": "cuda", "vllm": {"tensor_parallel": 2}},
+                    "resources": {rule: {"gpu": 1}},
+                },
+                f"resources.{rule}.gpu: is 1; one engine runs on 2",
+            )
+            for rule in ("sample_rollouts", "resample")
+        ),
+    ],
+)
+def test_what_vllm_cannot_do_is_said(overrides: dict[str, Any], said: str) -> None:
+    [line] = errors(**merge({"engine": VLLM}, overrides))
+    assert line.startswith(said)
+
+
+def test_what_vllm_can_do_is_let_through(study_of: Studies) -> None:
+    arguments = {"attention_backend": "FLASH_ATTN", "enforce_eager": True}
+    cuda = {"device": "cuda", "kernels": "batch_invariant", "vllm": {"arguments": arguments}}
+    kept = {"rollouts": {"snapshots": False}, "resources": {"resample": {"gpu": 1}}}
+    study = study_of(**merge({"engine": VLLM, **kept}, {"engine": cuda}))
+    assert study.settings.engine.vllm.arguments == arguments
+    for kind in ("torch", "auto"):  # whose keys are not read, or which may be settled otherwise
+        study_of(engine={"kind": kind, "device": "auto", "vllm": {"filler_rows": 99}})
 
 
 @pytest.mark.parametrize("other", [{"order_seed": 1}, {"batch_rows": 8}])

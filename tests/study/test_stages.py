@@ -25,6 +25,12 @@ ORDER = [
 ]
 
 
+SNAPSHOTS = [
+    {"name": "exact", "state": "snapshot"},
+    {"name": "replica", "state": "snapshot"},
+    {"name": "refeed", "state": "prefill"},
+]
+VLLM = {"kind": "vllm", "device": "cpu", "version": "1", "block_size": 32, "exact": "decode_replay"}
 INVARIANT = {"kernels": "batch_invariant"}
 
 
@@ -83,6 +89,9 @@ def test_a_key_runs_its_stages_and_those_below(
         {"engine": {"processes": 2}},
         {"pivots": {"block_slack": 1}},  # no blocks in this engine
         {"engine": {"synthetic": {"replay_noise": 0.5}}},  # not that engine
+        {"engine": {"vllm": {"tail": "decode"}}},
+        {"resources": {"sample_rollouts": {"gpu": 2}}},
+        {"passes": SNAPSHOTS},  # what `exact` means for this engine
     ],
 )
 def test_what_changes_no_result_is_in_no_hash(
@@ -117,6 +126,85 @@ def test_how_the_engine_is_started_runs_no_report(
     graph_of: Callable[..., Graph], engine: dict[str, Any]
 ) -> None:
     assert changed(graph_of(), graph_of(engine=engine)) == set()
+
+
+def vllm_graph(graph_of: Callable[..., Graph], **overrides: Any) -> Graph:
+    """Lay out a study on vLLM."""
+    engine = {"kind": "vllm", **overrides.pop("engine", {})}
+    return graph_of({"engine": VLLM}, engine=engine, **overrides)
+
+
+def test_the_state_exact_is_settled_by_the_lock(graph_of: Callable[..., Graph]) -> None:
+    torch = graph_of().variants["base"].passes
+    states = {name: stage.settings["pass"]["state"] for name, stage in torch.items()}
+    assert states == {"exact": "snapshot", "replica": "snapshot", "refeed": "prefill"}
+    variant = vllm_graph(graph_of).variants["base"]
+    states = {name: stage.settings["pass"]["state"] for name, stage in variant.passes.items()}
+    assert states == {"exact": "decode_replay", "replica": "decode_replay", "refeed": "prefill"}
+    assert variant.noise.lock == {"block_size": 32, "exact": "decode_replay"}
+    assert graph_of().variants["base"].noise.lock == {"block_size": 1}
+
+
+def test_a_lock_that_names_no_exact_state_keeps_its_hashes(graph_of: Callable[..., Graph]) -> None:
+    named = graph_of({"engine": {**LOCKED["engine"], "exact": "snapshot"}})
+    assert changed(graph_of(), named) == set()
+
+
+def test_vllm_is_asked_for_no_snapshots(graph_of: Callable[..., Graph]) -> None:
+    kept = vllm_graph(graph_of).variants["base"].rollouts
+    assert kept.settings["rollouts"]["snapshots"] is False
+    assert graph_of().variants["base"].rollouts.settings["rollouts"]["snapshots"] is True
+    unkept = vllm_graph(graph_of, rollouts={"snapshots": False}).variants["base"].rollouts
+    assert unkept.hash == kept.hash
+
+
+@pytest.mark.parametrize(
+    "vllm",
+    [
+        {"tail": "decode"},
+        {"filler_rows": 40},
+        {"max_length": 512},
+        {"arguments": {"enforce_eager": True}},
+    ],
+)
+def test_what_vllm_is_started_with_samples_anew(
+    graph_of: Callable[..., Graph], vllm: dict[str, Any]
+) -> None:
+    plain, other = vllm_graph(graph_of), vllm_graph(graph_of, engine={"vllm": vllm})
+    assert changed(plain, other) == set(ORDER[ORDER.index("sample_rollouts") :])
+
+
+def test_the_default_block_size_is_the_locked_one(graph_of: Callable[..., Graph]) -> None:
+    plain = vllm_graph(graph_of).variants["base"].rollouts
+    said = vllm_graph(graph_of, engine={"vllm": {"block_size": 32}}).variants["base"].rollouts
+    assert said.hash == plain.hash
+    assert plain.settings["engine"]["vllm"]["block_size"] == 32
+    assert "vllm" not in graph_of().variants["base"].rollouts.settings["engine"]
+
+
+def test_slack_about_blocks_is_read_where_there_are_blocks(graph_of: Callable[..., Graph]) -> None:
+    plain, other = vllm_graph(graph_of), vllm_graph(graph_of, pivots={"block_slack": 0})
+    assert changed(plain, other) == set(ORDER[ORDER.index("extract_pivots") :])
+
+
+@pytest.mark.parametrize(
+    ("locked", "overrides", "gpus"),
+    [
+        (LOCKED["engine"], {}, 0),
+        (LOCKED["engine"], {"resources": {"resample": {"gpu": 3}}}, 3),
+        ({**LOCKED["engine"], "device": "cuda"}, {}, 1),
+        ({**LOCKED["engine"], "device": "cuda"}, {"resources": {"resample": {"gpu": 0}}}, 0),
+        ({**VLLM, "device": "cuda"}, {"engine": {"vllm": {"tensor_parallel": 4}}}, 4),
+    ],
+)
+def test_a_job_asks_for_the_gpus_that_its_engine_runs_on(
+    graph_of: Callable[..., Graph], locked: dict[str, Any], overrides: dict[str, Any], gpus: int
+) -> None:
+    device = {"kind": locked["kind"], "device": locked["device"]}
+    engine = {**device, **overrides.get("engine", {})}
+    graph = graph_of({"engine": locked}, **{**overrides, "engine": engine})
+    stage = graph.variants["base"].passes["refeed"]
+    assert graph.gpus("resample", stage.hash) == gpus
 
 
 def test_batch_invariant_kernels_are_probed_first(graph_of: Callable[..., Graph]) -> None:
@@ -175,7 +263,7 @@ def test_variants_that_differ_in_kernels_share_what_lies_before_the_engine(
 
 def test_a_new_pass_runs_that_pass_alone(graph_of: Callable[..., Graph]) -> None:
     passes = [item.model_dump() for item in Settings().passes]
-    more = graph_of(passes=[*passes, {"name": "reseeded", "state": "snapshot", "seed": 1}])
+    more = graph_of(passes=[*passes, {"name": "reseeded", "state": "exact", "seed": 1}])
     new = [s for s in more.stages() if (s.name, s.hash) not in _hashes(graph_of())]
     assert [s.settings["pass"]["name"] for s in new if s.name == "resample"] == ["reseeded"]
 

@@ -15,9 +15,10 @@ from refork.data.journal import Journal
 from refork.data.tables import Row
 from refork.engines import open_engine
 from refork.engines.describe import describe
-from refork.engines.interface import Engine, EngineSettings, SyntheticSettings
+from refork.engines.interface import Engine, EngineSettings, SyntheticSettings, VllmSettings
 from refork.errors import EngineError
 from refork.stages.batch_groups import BatchGroup
+from refork.stages.gpus import lease_gpus
 from refork.stages.processes import Tell, run_in_processes
 from refork.stages.progress import Progress
 
@@ -27,7 +28,7 @@ class EngineJob:
     """One job of a stage that runs an engine: its stage record, its model's folder, its journal.
 
     `label` is what its progress lines begin with, `processes` the number of those that share its
-    batch groups; no result depends on it.
+    batch groups, `gpus` the number of GPUs that it leases; no result depends on them.
     """
 
     stage: Mapping[str, Any]
@@ -35,6 +36,7 @@ class EngineJob:
     journal: Journal
     label: str
     processes: int = 1
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def run_groups(
 ) -> tuple[list[GroupOutput], dict[str, Any]]:
     """Run the groups that the journal lacks; return all of them and the facts for the manifest.
 
-    An engine is loaded only if something is left to run; each process loads its own.
+    GPUs are leased and an engine is loaded only if something is left to run; each process loads
+    its own engine, and all of them share the GPUs.
     """
     progress = Progress(job.label, sum(group.questions for group in groups))
     tables = {place: job.journal.find(group.requests) for place, group in enumerate(groups)}
@@ -67,6 +70,8 @@ def run_groups(
     def count(place: int, tokens: int) -> None:
         progress.advance(groups[place].questions, tokens, taken_over=False)
 
+    if missing:
+        lease_gpus(job.gpus, job.stage["lock"]["engine"]["hardware"])
     run = partial(_run, job, groups, snapshots_in, shuffled)
     processes = min(job.processes, len(missing))
     if processes > 1:
@@ -138,14 +143,15 @@ def start_engine(stage: Mapping[str, Any], model_folder: Path, shuffled: bool = 
     EngineError
         The installed engine is not the locked one; the message says both.
     """
-    locked = stage["lock"]["engine"]
-    here = describe(locked["kind"], locked["device"])
-    if here != locked:
+    locked, engine = stage["lock"]["engine"], stage["settings"]["engine"]
+    settings = _engine_settings(engine, shuffled)
+    here = describe(locked["kind"], locked["device"], settings.vllm.block_size)
+    if here != {"exact": here["exact"], **locked}:  # which stands in the passes, settled
         raise EngineError(
             f"the engine is not the one that was locked:\n  locked: {locked}\n  here:   {here}\n"
             "  install the locked version, or run `refork lock CONFIG` to lock the study anew"
         )
-    return open_engine(_engine_settings(stage["settings"]["engine"], shuffled), model_folder)
+    return open_engine(settings, model_folder)
 
 
 def _engine_settings(engine: Mapping[str, Any], shuffled: bool) -> EngineSettings:
@@ -160,4 +166,5 @@ def _engine_settings(engine: Mapping[str, Any], shuffled: bool) -> EngineSetting
         trust_remote_code=engine["trust_remote_code"],
         shuffled=shuffled,
         synthetic=SyntheticSettings(**engine.get("synthetic", {})),
+        vllm=VllmSettings(**engine.get("vllm", {})),
     )

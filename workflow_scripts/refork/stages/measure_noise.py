@@ -33,6 +33,14 @@ class MeasuredNoise:
     table: pa.Table
 
 
+@dataclass(frozen=True)
+class Resumes:
+    """How an engine resumes its own decode-time state: in which state, by how many tokens."""
+
+    state: str
+    block: int
+
+
 def measure_noise(
     stage: Mapping[str, Any], pivots: pa.Table, outcomes: pa.Table, continuations: pa.Table
 ) -> MeasuredNoise:
@@ -53,8 +61,9 @@ def measure_noise(
     """
     passes: list[str] = stage["settings"]["passes"]
     settings = Noise.model_validate(stage["settings"]["noise"])
-    block_size: int = stage["lock"]["block_size"]
-    credits = pass_credits(pivots, outcomes, continuations, passes, block_size)
+    lock: Mapping[str, Any] = stage["lock"]
+    resumes = Resumes(lock.get("exact", "snapshot"), lock["block_size"])
+    credits = pass_credits(pivots, outcomes, continuations, passes, resumes)
     records = {}
     for item in settings.comparisons:
         names = ComparedPasses(passes[0], item.treatment, item.floor)
@@ -86,22 +95,22 @@ def pass_credits(
     outcomes: pa.Table,
     continuations: pa.Table,
     passes: Sequence[str],
-    block_size: int,
+    resumes: Resumes,
 ) -> pa.Table:
     """Give the credits of every pass (`data.schemas.CREDITS`), passes one after the other.
 
-    `passes` names them, the reference first; `block_size` is the number of tokens by which the
-    engine resumes a decode-time state. Probes are compared with those of the reference; `cached` is
-    null for a pass that does not resume a snapshot.
+    `passes` names them, the reference first; `resumes` says how the engine resumes its own
+    decode-time state. Probes are compared with those of the reference; `cached` is null for a pass
+    that does not resume that state.
     """
     requests = place_rows(continuations, pivots, passes)
     measured = _Rows(
         pivots=pivots,
         draws=place_rows(outcomes.filter(pc.is_valid(outcomes.column("draw"))), pivots, passes),
-        snapshots=requests.select(pc.equal(continuations.column("state"), "snapshot").to_numpy()),
+        resumed=requests.select(pc.equal(continuations.column("state"), resumes.state).to_numpy()),
         probes=requests.select(pc.is_null(continuations.column("draw")).to_numpy()),
     )
-    tables = [_pass_table(measured, name, i, block_size) for i, name in enumerate(passes)]
+    tables = [_pass_table(measured, name, i, resumes.block) for i, name in enumerate(passes)]
     credits = pa.concat_tables(tables)
     _refuse_gaps(credits)
     return credits
@@ -109,11 +118,11 @@ def pass_credits(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Pivots, their graded draws, the requests that resumed a snapshot, and the greedy probes."""
+    """Pivots, their graded draws, the requests that resumed a state, and the greedy probes."""
 
     pivots: pa.Table
     draws: PivotRows
-    snapshots: PivotRows
+    resumed: PivotRows
     probes: PivotRows
 
 
@@ -122,7 +131,7 @@ def _pass_table(rows: _Rows, name: str, number: int, block_size: int) -> pa.Tabl
     counts = _counts(rows.draws, number)
     # Where an arm has no draws there is no credit; `_refuse_gaps` names that pivot.
     credits = credits_from_counts(**counts, known=np.full(n, np.nan))
-    resumed = rows.snapshots.count(rows.snapshots.pass_ == number) > 0
+    resumed = rows.resumed.count(rows.resumed.pass_ == number) > 0
     probed, diverged, delta = compare_probes(rows.probes, number)
     probed &= number > 0
     columns = {
@@ -131,7 +140,7 @@ def _pass_table(rows: _Rows, name: str, number: int, block_size: int) -> pa.Tabl
         "pass": pa.array([name] * n, pa.string()),
         "credit": credits.value,
         **counts,
-        "cached": pa.array(keeps_state(rows.snapshots, number, block_size), mask=~resumed),
+        "cached": pa.array(keeps_state(rows.resumed, number, block_size), mask=~resumed),
         "probe_diverged": pa.array(diverged, mask=~probed),
         "probe_delta": pa.array(delta, mask=~probed | np.isnan(delta)),
     }

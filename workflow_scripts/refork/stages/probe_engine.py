@@ -15,6 +15,7 @@ import pyarrow as pa
 from refork.data.probe_record import ProbeRecord, Way, WayName, is_invariant
 from refork.data.schemas import RolloutKey
 from refork.data.tables import Row
+from refork.engines.describe import EXACT_STATES
 from refork.engines.interface import Engine
 from refork.errors import EngineError
 from refork.stages.engine_job import start_engine
@@ -127,7 +128,11 @@ class _Probe:
     def run(self, questions: pa.Table, extent: Extent) -> ProbeRecord:
         """Run the reference, then every way, and compare."""
         asked = reference_requests(
-            questions, self._settings, extent, self._engines.common.facts.context_length
+            questions,
+            self._settings,
+            extent,
+            self._engines.common.facts.context_length,
+            keeps_states=EXACT_STATES[self._settings["engine"]["kind"]] == "snapshot",
         )
         kept = self._folder / "reference.safetensors"
         results = self._group(self._engines.common, asked.group, None, kept)

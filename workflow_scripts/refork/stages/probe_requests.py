@@ -59,11 +59,16 @@ class Reference:
 
 
 def reference_requests(
-    questions: pa.Table, settings: Mapping[str, Any], extent: Extent, context_length: int
+    questions: pa.Table,
+    settings: Mapping[str, Any],
+    extent: Extent,
+    context_length: int,
+    keeps_states: bool = True,
 ) -> Reference:
     """Make the base rollouts of the first questions, with the seeds that they have in the study.
 
     The batch is filled up to `engine.batch_rows`; a question with fewer rollouts is asked again.
+    Their states are kept where the engine can, whatever the study keeps: they are compared.
     """
     by_question = groupby(questions.to_pylist(), key=lambda row: row["question_id"])
     first = [list(rows) for _, rows in islice(by_question, extent.questions)]
@@ -75,11 +80,10 @@ def reference_requests(
         for rollout in range(filled)
     ]
     longest = max(len(row["prompt_token_ids"]) for row in asked)
-    # Whatever the study keeps of its rollouts: the states are what is compared.
     kept = {
         "max_tokens": min(extent.max_tokens, context_length - longest),
         "top_logprobs": 0,
-        "snapshots": True,
+        "snapshots": keeps_states,
     }
     changed = {
         **settings,

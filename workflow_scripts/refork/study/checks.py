@@ -7,6 +7,7 @@ import jinja2
 from refork.data.noise_record import RECORD_KEYS
 from refork.errors import ReforkError
 from refork.study.config import REPORT_FOLDERS, Pass, Settings
+from refork.study.engine_checks import engine_faults
 from refork.tasks.graders.pattern import compiled
 
 # Palettes that need no import of seaborn, which is slow, to be known.
@@ -50,6 +51,10 @@ def _kernels(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "engine.kernels", "the synthetic engine has no kernels: leave it `stock`"
 
 
+def _engine(settings: Settings) -> Iterator[tuple[str, str]]:
+    yield from engine_faults(settings, settings.engine.kind, settings.engine.device)
+
+
 def _variants(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in sorted(set(REPORT_FOLDERS) & set(settings.variants)):
         yield f"variants.{name}", "a folder of the report has that name; rename the variant"
@@ -64,8 +69,6 @@ def _passes(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"passes.{index}.name", f"`{item.name}` stands there twice"
         if item.name in RECORD_KEYS:
             yield f"passes.{index}.name", f"`{item.name}` is a key of the noise record; rename it"
-        if item.state == "snapshot" and not settings.rollouts.snapshots:
-            yield f"passes.{index}.state", "`snapshot` needs `rollouts.snapshots: true`"
     by_name = {item.name: item for item in settings.passes}
     for index, comparison in enumerate(settings.noise.comparisons):
         where = f"noise.comparisons.{index}"
@@ -124,7 +127,8 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, s
     (("questions", "model", "engine"), _sources),
     (("engine",), _kernels),
     (("variants",), _variants),
-    (("passes", "noise", "rollouts", "engine"), _passes),
+    (("engine", "passes", "rollouts", "resources"), _engine),
+    (("passes", "noise", "engine"), _passes),
     (("grading", "prompt"), _texts),
     (("report",), _look),
 )

@@ -75,11 +75,33 @@ class Synthetic(Section):
     )
 
 
+class Vllm(Section):
+    """The vLLM engine."""
+
+    tail: Literal["prefill", "decode"] = key(
+        "prefill", "what lies behind the last full block: prefill (vLLM's own way) or decode"
+    )
+    block_size: Positive | None = key(
+        None, "tokens of a block, by which a state is resumed; null: 16 on a GPU, 32 on the CPU"
+    )
+    filler_rows: Whole = key(0, "rows of every step at least, filled up by requests of no use")
+    tensor_parallel: Positive = key(1, "GPUs that one engine is spread over")
+    cache_gib: Annotated[float, Field(gt=0)] | None = key(
+        None, "GiB of the key-value cache; null: vLLM's own share on a GPU, 2 on the CPU"
+    )
+    max_length: Positive | None = key(
+        None, "tokens of a sequence at most, prompt included; null: the model's context"
+    )
+    arguments: dict[str, Any] = key(
+        {}, "further arguments of vllm.LLM, e.g. {attention_backend: FLASH_ATTN}"
+    )
+
+
 class Engine(Section):
     """What runs the model."""
 
-    kind: Literal["auto", "torch", "synthetic"] = key(
-        "auto", "auto, torch or synthetic; auto is settled by `refork lock`"
+    kind: Literal["auto", "torch", "vllm", "synthetic"] = key(
+        "auto", "auto, torch, vllm or synthetic; auto is settled by `refork lock`"
     )
     python: str | None = key(
         None, "interpreter of the engine's environment; null: the one that runs refork"
@@ -99,6 +121,7 @@ class Engine(Section):
     group_questions: Positive = key(
         4, "questions in one batch group, the unit of execution and of restart"
     )
+    vllm: Vllm = key(Vllm(), "the vLLM engine")
     synthetic: Synthetic = key(Synthetic(), "the synthetic engine")
 
 
@@ -113,7 +136,9 @@ class Rollouts(Section):
     top_logprobs: Annotated[int, Field(ge=2, le=20)] = key(
         5, "log-probabilities recorded a token, 2 to 20"
     )
-    snapshots: bool = key(True, "keep the decode-time state; the state `snapshot` needs it")
+    snapshots: bool = key(
+        True, "keep the decode-time state where the engine can; the state `snapshot` needs it"
+    )
 
 
 class Pivots(Section):
@@ -148,8 +173,9 @@ class Pass(Section):
     """One pass over all pivots."""
 
     name: Name = Field(description="name of the pass; the first pass is the reference")
-    state: Literal["snapshot", "decode_replay", "prefill"] = Field(
-        description="how the state at the pivot is reached: snapshot, decode_replay or prefill"
+    state: Literal["exact", "snapshot", "decode_replay", "prefill"] = Field(
+        description="how the state at the pivot is reached: exact (the engine's own decode-time "
+        "state: decode_replay of vLLM, else snapshot), snapshot, decode_replay or prefill"
     )
     order_seed: Whole | None = key(
         None, "seed of another order of its requests; null: the common order"
@@ -208,7 +234,7 @@ class Demand(Section):
 
     mem_mb: Positive = key(2000, "memory of a job, of all its processes together, in MB")
     runtime: Positive = key(60, "time limit of a job, in minutes")
-    gpu: Whole = key(0, "GPUs of a job")
+    gpu: Whole | None = key(None, "GPUs of a job; null: as many as its engine runs on")
 
 
 class Resources(Section):
@@ -221,8 +247,8 @@ class Resources(Section):
 
 def _default_passes() -> list[Pass]:
     return [
-        Pass(name="exact", state="snapshot"),
-        Pass(name="replica", state="snapshot"),
+        Pass(name="exact", state="exact"),
+        Pass(name="replica", state="exact"),
         Pass(name="refeed", state="prefill"),
     ]
 

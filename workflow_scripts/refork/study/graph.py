@@ -86,6 +86,17 @@ class Graph:
         }
         return by_rule.get(name, resources.other)
 
+    def gpus(self, name: str, digest: str) -> int:
+        """Return how many GPUs a job of an engine's rule asks for."""
+        asked = self.demand(name).gpu
+        engine = self.stage(name, digest).settings["engine"]
+        if asked is not None:
+            return asked
+        if engine["device"] != "cuda":
+            return 0
+        gpus: int = engine["vllm"]["tensor_parallel"] if "vllm" in engine else 1
+        return gpus
+
     def variants_of(self, stage: Stage) -> list[str]:
         """Return the names of the variants that share a stage."""
         return [name for name, variant in self.variants.items() if stage in variant.all()]

@@ -17,8 +17,9 @@ from typing import Any
 from refork import __version__
 from refork.data.files import canonical_json, file_sha256, read_json, write_json
 from refork.engines.model_source.source import ModelSource, source_digest
-from refork.errors import ReforkError
+from refork.errors import ReforkError, raise_if_any
 from refork.study.config import Settings
+from refork.study.engine_checks import engine_faults
 from refork.study.loading import Study
 from refork.tasks.examples import load_examples
 from refork.tasks.graders.grading import GradingSettings, grader_of
@@ -59,6 +60,7 @@ def make_lock(study: Study) -> dict[str, Any]:
                 entries[asked] = part.look(settings)
         lock[part.name] = entries
     _check_graders(study, lock)
+    _check_engines(study, lock)
     return lock
 
 
@@ -96,6 +98,7 @@ def read_lock(study: Study) -> dict[str, Any]:
             "  run `refork lock CONFIG` to lock the study anew; results that stay valid are kept"
         )
     _check_graders(study, lock)
+    _check_engines(study, lock)
     variants = {
         name: {
             part.name: lock[part.name][canonical_json(part.ask(settings))]["locked"]
@@ -137,6 +140,17 @@ def _named(part: "Part", settings: Settings) -> str:
     """Name a part by the keys that are set, such as `questions (file: q.jsonl, split: test)`."""
     given = [f"{key}: {value}" for key, value in part.ask(settings).items() if value]
     return f"{part.name} ({', '.join(given)})" if given else part.name
+
+
+def _check_engines(study: Study, lock: Mapping[str, Any]) -> None:
+    """Say now what the engines that the lock has settled cannot do of what is asked."""
+    faults = []
+    for name, settings in study.variants.items():
+        engine = lock["engine"][canonical_json(_ask_engine(settings))]["locked"]
+        found = engine_faults(settings, engine["kind"], engine["device"])
+        where = "" if name == "base" else f"variants.{name}."
+        faults += [f"{where}{path}: {words}" for path, words in found]
+    raise_if_any(faults)
 
 
 def _seen(*paths: Path) -> list[dict[str, Any]]:
@@ -186,7 +200,11 @@ def _ask_examples(settings: Settings) -> dict[str, Any]:
 
 
 def _ask_engine(settings: Settings) -> dict[str, Any]:
-    return settings.engine.model_dump(include={"kind", "device", "python"})
+    engine = settings.engine
+    asked = engine.model_dump(include={"kind", "device", "python"})
+    if engine.kind in ("auto", "vllm") and engine.vllm.block_size is not None:
+        asked["block_size"] = engine.vllm.block_size
+    return asked
 
 
 def _look_at_model(settings: Settings) -> dict[str, Any]:
@@ -220,12 +238,17 @@ def _look_at_engine(settings: Settings) -> dict[str, Any]:
     python = engine.python or sys.executable
     command = [python, "-m", "refork.engines.describe"]
     command += ["--kind", engine.kind, "--device", engine.device]
+    if engine.vllm.block_size is not None:
+        command += ["--block-size", str(engine.vllm.block_size)]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True)
     except OSError as error:
         raise ReforkError(f"engine.python: {python}: cannot be run ({error.strerror})") from error
     except subprocess.CalledProcessError as error:
         raise ReforkError(error.stderr.strip().removeprefix("refork: ")) from error
+    # What it settled by itself is for people; libraries say other things.
+    said = [line for line in told.stderr.splitlines() if line.startswith("refork: ")]
+    print(*said, sep="\n", end="\n" if said else "", file=sys.stderr)
     return {"locked": json.loads(told.stdout), "files": []}
 
 

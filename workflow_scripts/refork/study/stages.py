@@ -26,7 +26,7 @@ VERSIONS = {
     "resample": 1,
     "grade_outcomes": 1,
     "measure_noise": 1,
-    "report": 2,
+    "report": 3,
 }
 
 
@@ -37,6 +37,15 @@ _UNHASHED = ("python", "processes")
 def record_hash(record: Mapping[str, Any]) -> str:
     """Return the first hexadecimal digits of the sha256 of a stage's record."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def exact_state(engine: Mapping[str, Any]) -> str:
+    """Return what the state `exact` is for the engine of a lock.
+
+    A lock that was made before this was asked has an engine that keeps snapshots.
+    """
+    state: str = engine.get("exact", "snapshot")
+    return state
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,11 @@ class VariantStages:
 
 
 def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages:
-    """Lay out the stages of a variant; `lock` is the variant's part of the lock file."""
+    """Lay out the stages of a variant; `lock` is the variant's part of the lock file.
+
+    What the config leaves open stands in the stages as the lock has settled it: the engine's kind
+    and device, and the state `exact`.
+    """
     model = Stage(
         "prepare_model",
         {"model": settings.model.model_dump()},
@@ -122,7 +135,7 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
         "measure_noise",
         {"noise": settings.noise.model_dump(), "passes": list(passes)},
         _by_name(outcomes, pivots) | by_pass,
-        {"block_size": lock["engine"]["block_size"]},
+        {"block_size": lock["engine"]["block_size"], **_exact_state(lock)},
     )
     return VariantStages(
         settings, model, questions, probe, rollouts, pivots, passes, outcomes, noise
@@ -176,20 +189,18 @@ def _probe_stage(
             "rollouts": settings.rollouts.model_dump(include={"temperature", "top_p", "top_k"}),
         },
         _by_name(model, questions),
-        {"engine": lock["engine"]},
+        {"engine": _locked_engine(lock)},
     )
 
 
 def _rollouts_stage(settings: Settings, lock: Mapping[str, Any], before: list[Stage]) -> Stage:
+    rollouts = settings.rollouts.model_dump(exclude={"count"})
+    rollouts["snapshots"] &= exact_state(lock["engine"]) == "snapshot"
     return Stage(
         "sample_rollouts",
-        {
-            "seed": settings.seed,
-            "engine": _engine(settings, lock),
-            "rollouts": settings.rollouts.model_dump(exclude={"count"}),
-        },
+        {"seed": settings.seed, "engine": _engine(settings, lock), "rollouts": rollouts},
         _by_name(*before),
-        {"engine": lock["engine"]},
+        {"engine": _locked_engine(lock)},
     )
 
 
@@ -213,12 +224,26 @@ def _by_name(*stages: Stage) -> dict[str, Stage]:
 
 def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
     """Return the engine's settings as the lock has settled them, without what changes no result."""
-    engine = settings.engine.model_dump(exclude={*_UNHASHED, "synthetic"})
-    engine |= {"kind": lock["engine"]["kind"], "device": lock["engine"]["device"]}
+    locked = lock["engine"]
+    engine = settings.engine.model_dump(exclude={*_UNHASHED, "synthetic", "vllm"})
+    engine |= {"kind": locked["kind"], "device": locked["device"]}
     engine["trust_remote_code"] = settings.model.trust_remote_code
     if engine["kind"] == "synthetic":
         engine["synthetic"] = settings.engine.synthetic.model_dump()
+    if engine["kind"] == "vllm":
+        engine["vllm"] = settings.engine.vllm.model_dump() | {"block_size": locked["block_size"]}
     return engine
+
+
+def _locked_engine(lock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the engine of the lock; its exact state stands where it is used."""
+    return {key: value for key, value in lock["engine"].items() if key != "exact"}
+
+
+def _exact_state(lock: Mapping[str, Any]) -> dict[str, str]:
+    """Return the exact state for a stage's record, where it is not a snapshot."""
+    state = exact_state(lock["engine"])
+    return {} if state == "snapshot" else {"exact": state}
 
 
 def _resample_stage(
@@ -231,14 +256,15 @@ def _resample_stage(
     engine = _engine(settings, lock)
     if item.batch_rows is not None:
         engine["batch_rows"] = item.batch_rows
+    state = exact_state(lock["engine"]) if item.state == "exact" else item.state
     return Stage(
         "resample",
         {
             "seed": settings.seed,
             "engine": engine,
             "resample": settings.resample.model_dump(exclude={"continuations"}),
-            "pass": item.model_dump(exclude={"batch_rows"}),
+            "pass": item.model_dump(exclude={"batch_rows"}) | {"state": state},
         },
         upstream,
-        {"engine": lock["engine"]},
+        {"engine": _locked_engine(lock)},
     )

@@ -1,0 +1,104 @@
+"""What a kind of engine on a device cannot do of what a config asks for, said in words.
+
+Both are known from the config, or settled by the lock where the config leaves them open.
+"""
+
+from collections.abc import Iterator
+
+from refork.engines.describe import EXACT_STATES
+from refork.study.config import Settings
+
+# Arguments of vLLM that other keys give, or that the engine itself has to give.
+_GIVEN_ARGUMENTS = {
+    "async_scheduling": "",
+    "block_size": "engine.vllm.block_size",
+    "disable_log_stats": "",
+    "dtype": "engine.dtype",
+    "enable_prefix_caching": "",
+    "kv_cache_memory_bytes": "engine.vllm.cache_gib",
+    "logits_processors": "",
+    "logprobs_mode": "",
+    "max_logprobs": "",
+    "max_model_len": "engine.vllm.max_length",
+    "max_num_seqs": "engine.batch_rows",
+    "model": "model",
+    "seed": "seed",
+    "skip_tokenizer_init": "",
+    "tensor_parallel_size": "engine.vllm.tensor_parallel",
+    "tokenizer": "model",
+    "trust_remote_code": "model.trust_remote_code",
+    "worker_extension_cls": "",
+}
+_CPU_BLOCK = 32  # tokens, of which a block on the CPU holds a multiple
+
+
+def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[str, str]]:
+    """Yield (key path, words) for all that this kind of engine cannot do on this device.
+
+    Of a kind or a device that is still `auto`, only what is wrong in any case is said.
+    """
+    yield from _states(settings, kind)
+    if kind == "vllm":
+        yield from _vllm(settings)
+        yield from _vllm_on(settings, device)
+
+
+def _states(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
+    kept = settings.rollouts.snapshots
+    for index, item in enumerate(settings.passes):
+        where = f"passes.{index}.state"
+        if kind == "vllm" and item.state == "snapshot":
+            yield where, "vLLM keeps no snapshots; take `exact`, its own decode-time state"
+        elif item.state == "snapshot" and not kept:
+            yield where, "`snapshot` needs `rollouts.snapshots: true`"
+        elif item.state == "exact" and EXACT_STATES.get(kind) == "snapshot" and not kept:
+            words = f"`exact` is `snapshot` for the {kind} engine, and needs"
+            yield where, f"{words} `rollouts.snapshots: true`"
+
+
+def _vllm(settings: Settings) -> Iterator[tuple[str, str]]:
+    engine, vllm = settings.engine, settings.engine.vllm
+    if engine.processes > 1:
+        yield (
+            "engine.processes",
+            f"is {engine.processes}; vLLM runs in one process a job: divide the questions among "
+            "jobs by `questions.shards`",
+        )
+    if vllm.filler_rows > engine.batch_rows:
+        yield (
+            "engine.vllm.filler_rows",
+            f"is {vllm.filler_rows}; at most `engine.batch_rows`, {engine.batch_rows}",
+        )
+    for name in vllm.arguments:
+        if name in _GIVEN_ARGUMENTS:
+            key = _GIVEN_ARGUMENTS[name]
+            words = f"it is given by the key `{key}`" if key else "the engine itself gives it"
+            yield f"engine.vllm.arguments.{name}", f"leave it out: {words}"
+
+
+def _vllm_on(settings: Settings, device: str) -> Iterator[tuple[str, str]]:
+    engine, vllm = settings.engine, settings.engine.vllm
+    if device == "cpu":
+        if engine.kernels == "batch_invariant":
+            yield (
+                "engine.kernels",
+                "vLLM has no batch-invariant kernels for the CPU; take `stock`, with "
+                "`engine.vllm.filler_rows: 40` against the batch's effect, or `engine.kind: torch`",
+            )
+        if vllm.block_size is not None and vllm.block_size % _CPU_BLOCK:
+            words = f"on the CPU a multiple of {_CPU_BLOCK}"
+            yield "engine.vllm.block_size", f"is {vllm.block_size}; {words}"
+        if vllm.tensor_parallel > 1:
+            yield "engine.vllm.tensor_parallel", f"is {vllm.tensor_parallel}; 1 on the CPU"
+    if device == "cuda":
+        demands = settings.resources
+        for rule, demand in (
+            ("sample_rollouts", demands.sample_rollouts),
+            ("resample", demands.resample),
+        ):
+            if demand.gpu is not None and demand.gpu < vllm.tensor_parallel:
+                yield (
+                    f"resources.{rule}.gpu",
+                    f"is {demand.gpu}; one engine runs on {vllm.tensor_parallel} "
+                    "(`engine.vllm.tensor_parallel`); null asks for as many",
+                )
