@@ -1,6 +1,7 @@
 """Every engine, as the conformance suite runs it."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,15 @@ import pytest
 import torch
 
 from helpers.engines import Subject, make_subject
-from helpers.tiny_model import write_tiny_neox
+from helpers.tiny_model import write_tiny_neox, write_wide_model
+from refork.engines.interface import VllmSettings
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 DEVICES = {"cpu": (), "cuda": (NO_GPU,)}
 DTYPES = {"float32": 1e-4, "bfloat16": 1.0}
 """With the bound of |Δ log-probability| of a state that is made another way."""
+VLLM = (pytest.mark.vllm, pytest.mark.filterwarnings("ignore:::vllm", "ignore:::torch"))
+"""Marks of what runs vLLM, which warns of its own code and of the torch that it is made for."""
 MODELS = {
     "tiny_neox": (("stock",), ()),
     "tiny_model": (("stock", "batch_invariant"), ()),
@@ -38,6 +42,31 @@ def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> 
                     )
 
 
+def vllm_subjects() -> Iterator[Any]:
+    """Give the parameters of `subject` for the vLLM engine on the CPU, where vLLM is installed."""
+    if find_spec("vllm") is None:
+        return
+    for tail in ("prefill", "decode"):
+        for model, dtype, marks in (
+            ("wide_model", "float32", ()),
+            ("wide_model", "bfloat16", ()),
+            ("smollm2", "bfloat16", (pytest.mark.model,)),
+        ):
+            yield pytest.param(
+                ("vllm", dtype, model, DTYPES[dtype], {"vllm": VllmSettings(tail=tail)}),
+                id=f"vllm-{model}-{tail}-{dtype}",
+                marks=(*VLLM, *marks),
+            )
+
+
+@pytest.fixture(scope="session")
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny Llama model that vLLM can run."""
+    folder = tmp_path_factory.mktemp("wide")
+    write_wide_model(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_neox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a tiny GPT-NeoX model."""
@@ -51,6 +80,7 @@ def tiny_neox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params=[
         pytest.param(("synthetic", "float32", "synthetic_model", 1e-6, {}), id="synthetic"),
         *torch_subjects("tiny_neox", "tiny_model", "smollm2"),
+        *vllm_subjects(),
     ],
 )
 def subject(request: pytest.FixtureRequest) -> Subject:

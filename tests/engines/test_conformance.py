@@ -9,13 +9,11 @@ import pyarrow.compute as pc
 import pytest
 from scipy.stats import chisquare
 
-from helpers.engines import Subject
+from helpers.engines import RESUMED, Subject
 from helpers.requests import GREEDY, SAMPLED, drawn, fresh, remainders, resumed, table
 from refork.data.schemas import REQUESTS, RESULTS
 from refork.engines.interface import Engine
 from refork.errors import EngineError
-
-RESUMED = ("snapshot", "decode_replay", "prefill")
 
 
 @dataclass(frozen=True)
@@ -24,16 +22,25 @@ class Base:
 
     requests: pa.Table
     results: pa.Table
-    snapshots: Path
+    snapshots: Path | None  # None where the engine keeps none
 
 
 @pytest.fixture(scope="module", params=[SAMPLED, GREEDY], ids=["sampled", "greedy"])
 def base(
     request: pytest.FixtureRequest, subject: Subject, tmp_path_factory: pytest.TempPathFactory
 ) -> Base:
-    snapshots = tmp_path_factory.mktemp("base") / "snapshots.safetensors"
-    requests = fresh(subject.prompts, rollouts=4, keep_snapshot=True, **request.param)
+    keeps = subject.keeps_snapshots
+    snapshots = tmp_path_factory.mktemp("base") / "snapshots.safetensors" if keeps else None
+    requests = fresh(subject.prompts, rollouts=4, keep_snapshot=keeps, **request.param)
     return Base(requests, subject.engine.run_group(requests, None, snapshots), snapshots)
+
+
+@pytest.fixture(params=RESUMED)
+def state(request: pytest.FixtureRequest, subject: Subject) -> str:
+    """Return each state that the engine can resume from."""
+    if request.param not in subject.states:
+        pytest.skip("the engine lacks the state: see test_states_that_an_engine_lacks_are_refused")
+    return str(request.param)
 
 
 def test_results_stand_in_the_order_of_their_requests(subject: Subject, base: Base) -> None:
@@ -80,7 +87,8 @@ def test_the_same_requests_draw_the_same(subject: Subject, base: Base, tmp_path:
     subject.engine.run_group(other, None, None)
     again = tmp_path / "again.safetensors"
     assert subject.engine.run_group(base.requests, None, again).equals(base.results)
-    assert again.read_bytes() == base.snapshots.read_bytes()
+    if base.snapshots:
+        assert again.read_bytes() == base.snapshots.read_bytes()
 
 
 def test_another_seed_draws_other_tokens(subject: Subject) -> None:
@@ -93,7 +101,6 @@ def test_another_seed_draws_other_tokens(subject: Subject) -> None:
     assert not first["token_ids"].equals(second["token_ids"])
 
 
-@pytest.mark.parametrize("state", RESUMED)
 def test_resumed_rollouts_draw_what_the_original_drew(
     subject: Subject, base: Base, state: str
 ) -> None:
@@ -103,22 +110,23 @@ def test_resumed_rollouts_draw_what_the_original_drew(
     subject.assert_same(drawn(results), original, state)
 
 
-@pytest.mark.parametrize("state", RESUMED)
 def test_fidelity_is_bounded(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
     fidelity = subject.engine.run_group(requests, base.snapshots, None)["fidelity"]
+    if not subject.measures(state):
+        assert fidelity.null_count == requests.num_rows
+        return
     assert fidelity.null_count == 0
     largest = pc.max(fidelity).as_py()
     exact = state == "snapshot" or (state == "decode_replay" and subject.invariant)
     assert largest == 0 if exact else largest <= subject.fidelity
 
 
-@pytest.mark.parametrize("state", RESUMED)
 def test_token_counts_are_true(subject: Subject, base: Base, state: str) -> None:
     requests = resumed(base.requests, base.results, state)
     results = subject.engine.run_group(requests, base.snapshots, None)
     prefixes = pc.list_value_length(requests["token_ids"]).to_pylist()
-    cached = prefixes if state == "snapshot" else [0] * len(prefixes)
+    cached = [subject.cached(row) for row in requests.to_pylist()]
     recomputed = [prefix - taken for prefix, taken in zip(prefixes, cached, strict=True)]
     assert results["cached_tokens"].to_pylist() == cached
     assert results["recomputed_tokens"].to_pylist() == recomputed
@@ -130,7 +138,6 @@ def test_base_rollouts_take_nothing_over(base: Base) -> None:
     assert base.results["fidelity"].null_count == base.results.num_rows
 
 
-@pytest.mark.parametrize("state", RESUMED)
 def test_without_a_forced_token_the_next_one_is_drawn(
     subject: Subject, base: Base, state: str
 ) -> None:
@@ -148,13 +155,12 @@ def test_without_a_forced_token_the_next_one_is_drawn(
     subject.assert_same(drawn(results), original, state)
 
 
-@pytest.mark.parametrize("state", RESUMED)
 def test_nothing_follows_a_forced_end(subject: Subject, base: Base, state: str) -> None:
     rows = resumed(base.requests, base.results, state, forced_token=subject.end_token)
     results = subject.engine.run_group(rows, base.snapshots, None)
     assert set(results["finish_reason"].to_pylist()) == {"stop"}
     assert pc.max(pc.list_value_length(results["token_ids"])).as_py() == 0
-    assert results["fidelity"].null_count == 0
+    assert results["fidelity"].null_count == (0 if subject.measures(state) else rows.num_rows)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +168,7 @@ def narrow(subject: Subject) -> Engine:
     return subject.open(batch_rows=3)
 
 
-@pytest.mark.parametrize("state", ["snapshot", "decode_replay"])
+@pytest.mark.parametrize("state", ["snapshot", "decode_replay"], indirect=True)
 def test_narrow_batches_draw_the_same(
     subject: Subject, narrow: Engine, base: Base, state: str
 ) -> None:
@@ -178,7 +184,7 @@ def test_order_and_batch_leave_no_trace(
     backwards = table(base.requests.to_pylist()[::-1])
     results = narrow.run_group(backwards, None, tmp_path / "file")
     subject.assert_same(drawn(results), drawn(base.results)[::-1])
-    if subject.invariant:
+    if subject.invariant and base.snapshots:
         assert (tmp_path / "file").read_bytes() == base.snapshots.read_bytes()
 
 
@@ -237,7 +243,25 @@ def test_another_schema_is_refused(subject: Subject) -> None:
         subject.engine.run_group(requests, None, None)
 
 
+def test_states_that_an_engine_lacks_are_refused(
+    subject: Subject, base: Base, tmp_path: Path
+) -> None:
+    run = subject.engine.run_group
+    lacking = [state for state in RESUMED if state not in subject.states]
+    assert lacking == ([] if subject.keeps_snapshots else ["snapshot"])
+    for name in lacking:
+        requests = resumed(base.requests, base.results, name)
+        with pytest.raises(EngineError, match=f"q0, rollout 0: state {name}: .*neither"):
+            run(requests, tmp_path / "file", None)
+    if not subject.keeps_snapshots:
+        requests = fresh(subject.prompts[:1], rollouts=1, keep_snapshot=True)
+        with pytest.raises(EngineError, match=r"q0, rollout 0: keep_snapshot: .*neither"):
+            run(requests, None, tmp_path / "file")
+
+
 def test_a_rollout_without_a_snapshot_is_refused(subject: Subject, base: Base) -> None:
+    if base.snapshots is None:
+        pytest.skip("the engine keeps no snapshots")
     rows = resumed(base.requests, base.results, "snapshot", rollout=99).to_pylist()
     with pytest.raises(EngineError, match=r"rollout q\d/99"):
         subject.engine.run_group(table(rows[:1]), base.snapshots, None)

@@ -14,7 +14,9 @@ from refork.engines import open_engine
 from refork.engines.interface import Engine, EngineSettings
 from refork.engines.torch.decoder import Decoder, Fed, Rows
 from refork.engines.torch.engine import TorchEngine
+from refork.engines.vllm.options import block_size
 
+RESUMED = ("snapshot", "decode_replay", "prefill")
 SENTENCES = (
     "Tom has 4 red pens and 9 blue pens. How many pens does he have?",
     "The capital of France is Paris, and the capital of",
@@ -32,6 +34,31 @@ class Subject:
     end_token: int
     fidelity: float  # bound of |Δ log-probability| when a state is made another way
     engine: Engine
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """States that it can resume from."""
+        return tuple(state for state in RESUMED if state != "snapshot" or self.keeps_snapshots)
+
+    @property
+    def keeps_snapshots(self) -> bool:
+        """Whether it writes and reads snapshots; who does not refuses them in words."""
+        return self.settings.kind != "vllm"
+
+    def measures(self, state: str) -> bool:
+        """Whether it can tell how far a state is from the recording.
+
+        vLLM gives no log-probabilities of what it prefills.
+        """
+        return (self.settings.kind, state) != ("vllm", "prefill")
+
+    def cached(self, request: Mapping[str, Any]) -> int:
+        """Give the tokens of a prefix that it takes over: vLLM does so in full blocks."""
+        prefix, state = len(request["token_ids"]), request["state"]
+        if state == "decode_replay" and self.settings.kind == "vllm":
+            block = block_size(self.settings)
+            return int((prefix - (request["forced_token"] is None)) // block * block)
+        return prefix if state == "snapshot" else 0
 
     @property
     def invariant(self) -> bool:

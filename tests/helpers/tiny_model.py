@@ -40,6 +40,12 @@ def write_tiny_model(folder: Path) -> None:
     )
 
 
+def write_wide_model(folder: Path) -> None:
+    """Write a tiny Llama model whose heads are as wide as vLLM's kernels want them."""
+    sizes = _sizes(folder) | {"hidden_size": 128}
+    write_model(folder, transformers.LlamaConfig(**sizes, num_key_value_heads=2))
+
+
 def write_tiny_neox(folder: Path) -> None:
     """Write a tiny GPT-NeoX model, of a family that the fast path does not know."""
     write_model(folder, transformers.GPTNeoXConfig(**_sizes(folder)))

@@ -1,0 +1,1 @@
+"""The vLLM engine: an offline engine of vLLM in this process, stepped and drawn from by ours."""

@@ -1,0 +1,154 @@
+"""The vLLM engine: whatever model vLLM runs, resumed from what its decode kernels wrote."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from refork.data.schemas import RESULTS
+from refork.data.tables import from_rows
+from refork.engines.interface import EngineSettings
+from refork.engines.requests import Request, check_requests, read_requests
+from refork.engines.vllm.cache import Room, Size
+from refork.engines.vllm.jobs import Layout, Plan
+from refork.engines.vllm.loading import load
+from refork.engines.vllm.loop import Done, Loop
+from refork.engines.vllm.orders import Record
+from refork.errors import EngineError
+
+REFUSED = (
+    "vLLM keeps keys and values in this process only, so it can neither write nor read snapshots"
+)
+
+
+class VllmEngine:
+    """Runs batch groups by vLLM's continuous batching of at most `batch_rows` rows.
+
+    `jobs.Plan` says which requests of vLLM answer a group, `cache.Room` that they fit, `loop.Loop`
+    steps them, and `worker.DrawProcessor` draws.
+    """
+
+    def __init__(self, settings: EngineSettings, model_folder: Path) -> None:
+        """Load a model; see `loading.load` for what is refused."""
+        self._loaded = load(settings, model_folder)
+        self._size = Size(
+            self._loaded.blocks,
+            self._loaded.block,
+            settings.batch_rows,
+            settings.vllm.filler_rows,
+        )
+        self._tail = settings.vllm.tail
+        self._groups = count()
+        self.facts = self._loaded.facts
+
+    def run_group(
+        self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
+    ) -> pa.Table:
+        """Run one batch group; see `interface.Engine`."""
+        group = read_requests(requests)
+        check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
+        self._check(group)
+        layout = Layout(self._loaded.block, self._tail)
+        plan = Plan(group, f"group {next(self._groups)}", layout, self._loaded.end_tokens)
+        records, cached = self._run(plan)
+        results = [
+            _result(request, place, plan, records, cached[place])
+            for place, request in enumerate(group)
+        ]
+        return from_rows(results, RESULTS)
+
+    def _check(self, group: Sequence[Request]) -> None:
+        """Refuse what this engine cannot do."""
+        for request in group:
+            name = f"question {request.question_id}, rollout {request.rollout}"
+            if request.state == "snapshot":
+                raise EngineError(
+                    f"{name}: state snapshot: {REFUSED}; its decode-time state is decode_replay"
+                )
+            if request.keep_snapshot:
+                raise EngineError(f"{name}: keep_snapshot: {REFUSED}")
+            if max(request.known) >= self._loaded.vocabulary:
+                raise EngineError(
+                    f"{name}: token id {max(request.known)} is not in the model's vocabulary of "
+                    f"{self._loaded.vocabulary} tokens"
+                )
+
+    def _run(self, plan: Plan) -> tuple[dict[int, Record], dict[int, int]]:
+        """Run a group; gives what came out of each request, and the tokens it found cached."""
+        room = Room(self._size, plan)
+        before = self._loaded.preemptions()
+        loop = Loop(self._loaded.engine, self._size.rows, self._size.filler_rows, room.filler)
+        try:
+            done = [*loop.run(iter(plan.replays))]
+            done += loop.run(room.jobs(lambda: loop.fillers_entered))
+        finally:
+            loop.stop()
+            records = self._loaded.take_records()
+            self._loaded.forget()
+        if self._loaded.preemptions() != before:
+            raise EngineError(
+                "vLLM preempted requests and so lost their decode-time states; lower "
+                "engine.batch_rows or raise engine.vllm.cache_gib"
+            )
+        _check_done(done, records)
+        return records, {one.job.order.key: one.cached for one in done if one.job.order}
+
+
+def _check_done(done: Iterable[Done], records: Mapping[int, Record]) -> None:
+    """Hold what vLLM did against what it was told."""
+    for one in done:
+        job = one.job
+        if job.hits is not None and one.cached != job.hits:
+            raise EngineError(
+                f"{job.name}: {one.cached} tokens of its prefix were found in the cache, but "
+                f"{job.hits} should have been; raise engine.vllm.cache_gib, or make batch groups "
+                "smaller"
+            )
+        if job.order is None:
+            continue
+        given, wanted = records[job.order.key].tokens, job.order.forced
+        if one.tokens != given or one.tokens[: len(wanted)] != wanted:
+            raise EngineError(f"{job.name}: vLLM gave other tokens than it was told to give")
+
+
+def _result(
+    request: Request, place: int, plan: Plan, records: Mapping[int, Record], cached: int
+) -> dict[str, Any]:
+    """Make the result of a request out of what its jobs left."""
+    record, over = records[place], request.forced_token in plan.ends
+    forced = len(request.known) - len(plan.jobs[place].prompt)
+    kept = slice(forced, forced if over else None)
+    tokens = record.tokens[kept]
+    taken = cached if request.state == "decode_replay" else 0
+    return {
+        "request": request.request,
+        "token_ids": tokens,
+        "logprobs": record.logprobs[kept],
+        "top_token_ids": record.top_tokens[kept],
+        "top_logprobs": record.top_logprobs[kept],
+        "finish_reason": "stop" if over or tokens[-1] in plan.ends else "length",
+        "cached_tokens": taken,
+        "recomputed_tokens": 0 if request.state == "fresh" else len(request.token_ids) - taken,
+        "fidelity": _fidelity(request, place, plan, records),
+    }
+
+
+def _fidelity(
+    request: Request, place: int, plan: Plan, records: Mapping[int, Record]
+) -> float | None:
+    """Largest |Δ log-probability| of prefix tokens that were forced against the recording.
+
+    Those of the replay up to the prefix, and those that the request itself decoded; None where
+    nothing was forced or recorded.
+    """
+    if request.state != "decode_replay" or request.logprobs is None:
+        return None
+    replayed = records[plan.replay_key(request)].logprobs[: len(request.logprobs)]
+    decoded = request.logprobs[len(plan.jobs[place].prompt) - request.prompt_length :]
+    pairs = [
+        *zip(replayed, request.logprobs, strict=True),
+        *zip(records[place].logprobs, decoded, strict=False),
+    ]
+    return max((abs(again - once) for again, once in pairs), default=None)

@@ -1,0 +1,109 @@
+"""Stepping vLLM: requests enter in their order as soon as there is a row."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from refork.engines.sampling import LogitsError
+from refork.engines.vllm.jobs import Job
+from refork.errors import EngineError
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job that has finished."""
+
+    job: Job
+    tokens: list[int]
+    cached: int  # tokens of its prompt that were found in the cache
+
+
+class Loop:
+    """Runs jobs, at most `rows` at once, and fills steps of fewer rows up to `filler_rows`.
+
+    All of it is a function of the jobs and their order: vLLM starts what it is given at its next
+    step, in that order.
+    """
+
+    def __init__(self, engine: Any, rows: int, filler_rows: int, filler: Job) -> None:
+        """Take vLLM's engine (`LLM.llm_engine`)."""
+        from vllm import SamplingParams  # noqa: PLC0415 - only there if this engine is
+        from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
+
+        self._engine, self._rows, self._filler_rows = engine, rows, filler_rows
+        self._sampling, self._last = SamplingParams, RequestOutputKind.FINAL_ONLY
+        self._numbers = count()
+        self._filler, self.fillers_entered = filler, 0
+        self._fillers: list[str] = []
+        self._live: dict[str, Job] = {}
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[Done]:
+        """Run jobs to their ends; give each as it finishes.
+
+        Raises
+        ------
+        EngineError
+            The model's logits are no numbers to draw from; the message names the question.
+        """
+        self._admit(jobs)
+        while self._live:
+            self._fill()
+            for output in self._step():
+                job = self._live.pop(output.request_id, None)
+                if job is None:
+                    self._fillers.remove(output.request_id)
+                else:
+                    tokens = list(output.outputs[0].token_ids)
+                    yield Done(job, tokens, output.num_cached_tokens or 0)
+            self._admit(jobs)
+
+    def stop(self) -> None:
+        """Abort what still runs: fillers, or all of a group that failed."""
+        self._engine.abort_request([*self._live, *self._fillers])
+        self._live.clear()
+        self._fillers.clear()
+
+    def _admit(self, jobs: Iterator[Job]) -> None:
+        while len(self._live) < self._rows:
+            job = next(jobs, None)
+            if job is None:
+                return
+            self._live[self._add(job)] = job
+
+    def _fill(self) -> None:
+        """Give the next step as many fillers as it lacks rows, and no more."""
+        lacking = max(0, self._filler_rows - len(self._live))
+        if len(self._fillers) > lacking:
+            self._engine.abort_request(self._fillers[lacking:])
+            del self._fillers[lacking:]
+        while len(self._fillers) < lacking:
+            self._fillers.append(self._add(self._filler))
+            self.fillers_entered += 1
+
+    def _step(self) -> list[Any]:
+        """Step, and give what has finished."""
+        try:
+            outputs = self._engine.step()
+        except LogitsError as error:
+            jobs = [job for job in self._live.values() if job.order]
+            name = next(job.name for job in jobs if job.order and job.order.key == error.row)
+            raise EngineError(f"{name}: {error}") from error
+        return [output for output in outputs if output.finished]
+
+    def _add(self, job: Job) -> str:
+        """Hand a job to vLLM."""
+        number = str(next(self._numbers))
+        parameters = self._sampling(
+            temperature=0.0,
+            max_tokens=job.max_tokens,
+            stop_token_ids=sorted(job.ends),
+            ignore_eos=True,
+            detokenize=False,
+            skip_reading_prefix_cache=not job.reads,
+            output_kind=self._last,
+            extra_args=job.order.packed() if job.order else None,
+        )
+        prompt = {"prompt_token_ids": job.prompt, "cache_salt": job.salt}
+        self._engine.add_request(number, prompt, parameters)
+        return number

