@@ -25,7 +25,7 @@ class Fit(Protocol):
 
     @property
     def chosen(self) -> Chosen:
-        """Hyper-parameters in use, and under `selection` how they were chosen."""
+        """Hyper-parameters in use; `selection` says how they were chosen where they can be."""
 
     @property
     def change_points(self) -> NDArray[np.int64] | None:

@@ -27,8 +27,9 @@ class RawFit:
         curves = [np.interp(at, self.positions, share) for share in self.shares.T]
         return np.stack(curves, axis=1)
 
-    def sd(self, positions: ArrayLike) -> None:
-        """No error bars: a category that was not drawn would get one of no width."""
+    def sd(self, positions: ArrayLike) -> NDArray[np.float64] | None:
+        """Give no error bars: a category that was not drawn would get one of no width."""
+        return None
 
 
 @dataclass(frozen=True)
