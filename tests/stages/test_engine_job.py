@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,9 +16,14 @@ import pytest
 from helpers.engine_jobs import Jobs, lay_out
 from helpers.studies import LOCKED
 from refork.data.files import write_json
+from refork.data.journal import Journal
+from refork.data.schemas import QUESTIONS
+from refork.data.tables import read_shards
 from refork.engines.describe import describe
-from refork.engines.interface import EngineSettings
+from refork.engines.interface import EngineSettings, VllmSettings
 from refork.stages import engine_job
+from refork.stages.engine_job import EngineJob, run_groups
+from refork.stages.sample_rollouts import rollout_groups
 from refork.study.config import Settings
 from refork.study.stages import record_hash, variant_stages
 
@@ -62,6 +68,47 @@ def test_the_engine_is_started_with_what_its_hash_holds(
         engine_job.start_engine(stage.record, synthetic_model, shuffled=stage.name == "resample")
     one = EngineSettings("torch", "cpu", "float32", 3, 5, "batch_invariant")
     assert opened == [one, replace(one, shuffled=True)]
+
+
+def test_vllm_is_started_with_its_own_settings(
+    synthetic_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[EngineSettings] = []
+    monkeypatch.setattr(engine_job, "open_engine", lambda settings, _: opened.append(settings))
+    locked = {
+        **{"kind": "vllm", "device": "cuda", "hardware": "NVIDIA H200", "version": "vllm engine 1"},
+        **{"block_size": 16, "exact": "decode_replay"},
+    }
+    asked: list[tuple[str, str, int | None]] = []
+
+    def told(*asked_for: Any) -> dict[str, Any]:
+        asked.append(asked_for)
+        return locked
+
+    monkeypatch.setattr(engine_job, "describe", told)
+    given = {"tail": "decode", "filler_rows": 4, "tensor_parallel": 2, "cache_gib": 1.5}
+    given |= {"max_length": 99, "arguments": {"enforce_eager": True}}
+    settings = Settings.model_validate({"engine": {"kind": "vllm", "vllm": given}})
+    stages = variant_stages(settings, {**LOCKED, "engine": locked})
+    engine_job.start_engine(stages.rollouts.record, synthetic_model)
+    assert asked == [("vllm", "cuda", 16)]
+    vllm = VllmSettings("decode", 16, 4, 2, 1.5, 99, {"enforce_eager": True})
+    assert opened == [EngineSettings("vllm", "cuda", "bfloat16", 1, 64, vllm=vllm)]
+
+
+def test_gpus_are_leased_once_and_only_for_what_is_left_to_run(
+    synthetic_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased: list[tuple[int, str]] = []
+    monkeypatch.setattr(engine_job, "lease_gpus", lambda *asked: leased.append(asked))
+    jobs = lay_out(tmp_path, "synthetic", synthetic_model)
+    variant = jobs.graph.variants["base"]
+    questions = read_shards([jobs.graph.folder(variant.questions)], QUESTIONS)
+    for _ in range(2):
+        stage, journal = variant.rollouts.record, Journal(tmp_path / "journal")
+        job = EngineJob(stage, synthetic_model, journal, "rollouts", processes=2, gpus=3)
+        run_groups(job, list(rollout_groups(questions, stage["settings"])))
+    assert leased == [(3, "any")]
 
 
 def manifest(folder: Path) -> dict[str, object]:

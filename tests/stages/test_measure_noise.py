@@ -155,6 +155,28 @@ def test_the_instrument_counts_whole_blocks() -> None:
     assert column(whole, "cached")["exact"] == [True, True, True]
 
 
+def test_an_engine_that_replays_its_decode_is_held_to_its_blocks() -> None:
+    rows = continuation_rows()
+    for row in rows:
+        if row["state"] == "snapshot":
+            row["state"] = "decode_replay"
+            row["cached_tokens"] = row["position"] // 16 * 16
+    next(row for row in rows if row["pass"] == "replica")["cached_tokens"] = 0
+
+    def cached(**lock: Any) -> dict[str, list[Any]]:
+        held = {**stage(Noise()), "lock": lock}
+        outcomes = pa.Table.from_pylist(outcome_rows(), OUTCOMES)
+        continuations = pa.Table.from_pylist(rows, CONTINUATIONS)
+        return column(measure_noise(held, pivots(), outcomes, continuations).credits, "cached")
+
+    assert cached(block_size=16, exact="decode_replay") == {
+        "exact": [True, True, True],
+        "replica": [False, True, True],
+        "refeed": [None, None, None],
+    }
+    assert cached(block_size=1)["exact"] == [None, None, None]  # resumes snapshots, here none
+
+
 def test_rows_may_come_in_any_order() -> None:
     upside_down = measured(outcome_rows()[::-1], continuation_rows()[::-1])
     assert upside_down.credits.equals(measured().credits)

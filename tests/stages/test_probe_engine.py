@@ -225,6 +225,21 @@ def test_an_engine_that_keeps_no_states(engine: LayeredEngine, tmp_path: Path) -
     assert "resume was not run (the engine keeps no states)" in record.verdict
 
 
+def test_an_engine_without_snapshots_is_asked_for_none(
+    engine: LayeredEngine, tmp_path: Path
+) -> None:
+    def refuse(requests: Rows, results: Rows, states: States) -> None:
+        assert not any(row["keep_snapshot"] or row["state"] == "snapshot" for row in requests)
+
+    engine.keeps, engine.spoil = False, refuse
+    vllm = {**SETTINGS["engine"], "kind": "vllm"}
+    stage = {**STAGE, "settings": {**SETTINGS, "engine": vllm}}
+    record, _ = probe_engine(stage, Engines(engine, engine), questions(), tmp_path)
+    assert record.invariant
+    assert [way.way for way in record.ways if not way.rollouts] == ["resume"]
+    assert "resume was not run (the engine keeps no states)" in record.verdict
+
+
 def test_states_of_another_form_are_no_layers(synthetic_model: Path, tmp_path: Path) -> None:
     settings = EngineSettings("synthetic", "cpu", "float32", 1, BATCH_ROWS)
     record = probed(SyntheticEngine(settings, synthetic_model), tmp_path)

@@ -168,3 +168,67 @@ def test_a_grader_that_does_not_fit_the_questions_is_said_at_once(
         read_lock(other)
     with pytest.raises(ReforkError, match=said):
         write_lock(other)
+
+
+VLLM = {
+    "kind": "vllm",
+    "device": "cpu",
+    "hardware": "any",
+    "version": "vllm engine 1",
+    "block_size": 32,
+    "exact": "decode_replay",
+}
+
+
+def elsewhere(folder: Path, told: dict[str, object]) -> str:
+    """Make an interpreter whose environment has this engine; it writes down what it is asked."""
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> {folder}/asked\necho a library warns >&2\n'
+        "echo refork: engine.kind: auto is vllm: it is there >&2\n"
+        f"echo '{json.dumps(told)}'\n"
+    )
+    python.chmod(0o755)
+    return str(python)
+
+
+def test_what_auto_is_settled_to_is_said(
+    study: Study,
+    study_of: Studies,
+    in_folder: Path,
+    synthetic_model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(synthetic_model, in_folder / "model")
+    engine = {"kind": "auto", "device": "auto", "python": elsewhere(in_folder, VLLM)}
+    write_lock(study_of(engine=engine))
+    assert capsys.readouterr().err == "refork: engine.kind: auto is vllm: it is there\n"
+    assert read_lock(study_of(engine=engine))["variants"]["base"]["engine"] == VLLM
+    asked = {**engine, "vllm": {"block_size": 64}}
+    with pytest.raises(ReforkError, match=r"engine \(.*block_size: 64\) was never locked"):
+        read_lock(study_of(engine=asked))
+    write_lock(study_of(engine=asked))
+    asked_for = (in_folder / "asked").read_text().splitlines()
+    assert [line.partition("describe ")[2] for line in asked_for] == [
+        "--kind auto --device auto",
+        "--kind auto --device auto --block-size 64",
+    ]
+
+
+def test_what_a_settled_engine_cannot_do_is_said_at_once(
+    study: Study, study_of: Studies, in_folder: Path, synthetic_model: Path
+) -> None:
+    shutil.copytree(synthetic_model, in_folder / "model")
+    engine = {"kind": "auto", "device": "auto", "python": elsewhere(in_folder, VLLM)}
+    passes = [{"name": "a", "state": "snapshot"}]
+    bad = {"engine": {**engine, "kernels": "batch_invariant"}}
+    variants = {"a": {}, "b": {"passes": passes, "noise": {"comparisons": []}}, "c": bad}
+    with pytest.raises(ReforkError) as refusal:
+        write_lock(study_of(engine=engine, variants=variants))
+    head, *lines = str(refusal.value).splitlines()
+    assert head == "2 errors"
+    assert lines[0].startswith("  variants.b.passes.0.state: vLLM keeps no snapshots")
+    assert lines[1].startswith("  variants.c.engine.kernels: vLLM has no batch-invariant kernels")
+    write_lock(study_of(engine=engine))
+    with pytest.raises(ReforkError, match=r"^engine\.processes: is 2; vLLM runs in one process"):
+        read_lock(study_of(engine={**engine, "processes": 2}))

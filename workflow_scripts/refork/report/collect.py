@@ -73,11 +73,9 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
     probe = [rollouts.upstream("probe_engine").folder] if probed else []
     resample = settings["resample"]
     blocks = draw_blocks(resample["continuations"], resample["draw_block"])
-    draws = [
-        noise.upstream(f"resample.{item['name']}").folder / f"draws-{block}"
-        for item in settings["passes"]
-        for block in blocks
-    ]
+    names = [item["name"] for item in settings["passes"]]
+    passes = {item: noise.upstream(f"resample.{item}") for item in names}
+    draws = [item.folder / f"draws-{block}" for item in passes.values() for block in blocks]
     in_order = [outcomes.upstream("prepare_model").folder, questions.folder, *probe]
     in_order += [rollouts.folder, pivots.folder, *draws, outcomes.folder, noise.folder]
     return VariantData(
@@ -92,7 +90,20 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
         noise=read_json(noise.folder / "noise.json"),
         manifests=tuple(_manifests(in_order)),
         probe=read_probe(probe[0] / "probe.json") if probe else None,
+        states={
+            item: folders.record["settings"]["pass"]["state"] for item, folders in passes.items()
+        },
+        resumes_by=_resumes_by(rollouts.record),
     )
+
+
+def _resumes_by(record: Mapping[str, Any]) -> str:
+    """Say how an engine resumes that does so by blocks; empty for one that resumes anywhere."""
+    block_size, engine = record["lock"]["engine"]["block_size"], record["settings"]["engine"]
+    if block_size == 1:
+        return ""
+    tail = {"prefill": "as a prompt", "decode": "token by token"}[engine["vllm"]["tail"]]
+    return f"blocks of {block_size} tokens; what lies behind the last of them is fed again {tail}"
 
 
 def _manifests(folders: list[Path]) -> Iterator[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 """What a report is made of: the tables of every variant of one study, and how it shall look."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,8 @@ class VariantData:
 
     `noise["comparisons"]` lists the noise record of every comparison (`data.noise_record`); a
     manifest is that of one output (`data.manifest`). `probe` is there where the engine was probed
-    before the study relied on it.
+    before the study relied on it. `states` says how each pass reached its state, where the settings
+    leave it to the engine; `resumes_by` says in words how an engine does that resumes by blocks.
     """
 
     name: str
@@ -45,6 +46,8 @@ class VariantData:
     noise: Mapping[str, Any]
     manifests: tuple[Mapping[str, Any], ...] = ()
     probe: ProbeRecord | None = None
+    states: Mapping[str, str] = field(default_factory=dict)
+    resumes_by: str = ""
 
     @property
     def reference(self) -> str:
@@ -58,8 +61,11 @@ class VariantData:
 
     @property
     def passes(self) -> tuple[Mapping[str, Any], ...]:
-        """Settings of every pass, the reference first."""
-        return tuple(self.settings["passes"])
+        """Settings of every pass, the reference first, its state settled."""
+        return tuple(
+            {**item, "state": self.states.get(item["name"], item["state"])}
+            for item in self.settings["passes"]
+        )
 
     @property
     def comparisons(self) -> tuple[Summary, ...]:

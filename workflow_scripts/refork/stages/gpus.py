@@ -18,6 +18,8 @@ from typing import IO
 from refork.errors import EngineError
 
 SECONDS_BETWEEN_TRIES = 0.5
+SHARED = Path("/tmp/refork-gpus")
+"""Folder of locks, a user's id behind it: TMPDIR is not the same in every session of a user."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ASSIGNED = (VISIBLE, "SLURM_JOB_ID")
 """Where one of these is set, someone else has given the job its GPUs."""
@@ -143,15 +145,14 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _shared_folder() -> Path:
-    """Return the folder of this user's locks; the same in every session of this machine.
+    """Return the folder of this user's locks, and make it where it is not there.
 
     Raises
     ------
     EngineError
         Someone else has made it.
     """
-    # Neither TMPDIR nor XDG_RUNTIME_DIR: they are not the same in every session.
-    folder = Path("/tmp") / f"refork-gpus-{os.getuid()}"
+    folder = SHARED.with_name(f"{SHARED.name}-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise EngineError(f"{folder}: belongs to another user; GPUs cannot be leased")
