@@ -22,8 +22,8 @@ TABLE = {
 LABELLED = "forkhmm:labels=true"
 ESTIMATORS = f"raw,full,forkhmm,{LABELLED}"
 COLUMNS = ("tvd", "tvd_jump_0.10", "tvd_jump_0.15")
-# Rounding of the table; its overall errors of deepseek are of draws that are not quite ours, for the
-# prototype's own is .0631 on ours.
+# Of the table's figures; its overall errors of deepseek are of draws that are not quite ours, on
+# which the prototype has .0631.
 ROUNDING = {"llama": 0.005, "deepseek": 0.01}
 
 
