@@ -111,6 +111,17 @@ def engine_gpus(stage):
     return lambda wildcards: GRAPH.gpus(stage, wildcards.hash)
 
 
+def engine_environment(stage):
+    """Return a conda function: the environment of a stage's engine."""
+
+    def environment(wildcards):
+        engine = GRAPH.stage(stage, wildcards.hash).settings["engine"]
+        vllm = {"cuda": "vllm", "cpu": "vllm-cpu"}[engine["device"]]
+        return f"../envs/{vllm if engine['kind'] == 'vllm' else 'torch'}.yaml"
+
+    return environment
+
+
 def engine_python(stage):
     """Return a params function: the interpreter of a stage's engine."""
     return lambda wildcards: GRAPH.settings_of(stage, wildcards.hash).engine.python or PYTHON

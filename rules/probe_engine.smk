@@ -10,7 +10,7 @@ rule probe_engine:
     log:
         results("logs/probe_engine/{hash}.log"),
     conda:
-        "../envs/torch.yaml"
+        engine_environment("probe_engine")
     threads: lambda wildcards: GRAPH.settings_of("probe_engine", wildcards.hash).engine.threads
     resources:
         mem_mb=GRAPH.demand("probe_engine").mem_mb,

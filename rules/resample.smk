@@ -11,7 +11,7 @@ rule resample:
     log:
         results("logs/resample/{hash}-{block}-{shard}.log"),
     conda:
-        "../envs/torch.yaml"
+        engine_environment("resample")
     threads: engine_threads("resample")
     resources:
         mem_mb=GRAPH.demand("resample").mem_mb,

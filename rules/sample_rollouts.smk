@@ -11,7 +11,7 @@ rule sample_rollouts:
     log:
         results("logs/sample_rollouts/{hash}-{shard}.log"),
     conda:
-        "../envs/torch.yaml"
+        engine_environment("sample_rollouts")
     threads: engine_threads("sample_rollouts")
     resources:
         mem_mb=GRAPH.demand("sample_rollouts").mem_mb,

@@ -1,11 +1,13 @@
 """Passes side by side: fates of credits, agreement, the noise table."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from refork.report.collect import resumes_by
 from refork.report.frames import CROSSING, KEPT, REVERSAL, comparison_frame, credit_frames
 from refork.report.noise_rows import missing_reasons, noise_rows
 from refork.report.pass_rows import pass_rows
@@ -53,6 +55,31 @@ def test_agreement_of_a_noisy_and_of_a_quiet_variant(study: StudyData) -> None:
     assert refeed.cached is None
     assert replica.cached == 1
     assert all(row.agrees and row.credit_changed == 0 for row in quiet[1:])
+
+
+def test_a_state_that_is_left_to_the_engine_is_shown_settled(study: StudyData) -> None:
+    variant = study.variants[0]
+    passes = [{**item, "state": "exact"} for item in variant.settings["passes"][:2]]
+    settings = {**variant.settings, "passes": passes}
+    states = {"exact": "decode_replay", "replica": "decode_replay"}
+    left = replace(variant, settings=settings, states=states)
+    assert [item["state"] for item in left.passes] == ["decode_replay"] * 2
+    assert [row.state for row in pass_rows(left)] == ["decode_replay"] * 2
+
+
+@pytest.mark.parametrize(
+    ("block_size", "engine", "words"),
+    [
+        (1, {}, ""),
+        (16, {"vllm": {"tail": "prefill"}}, "blocks of 16 tokens; what lies behind the last"),
+        (32, {"vllm": {"tail": "decode"}}, "the last of them is fed again token by token"),
+    ],
+)
+def test_how_an_engine_resumes_is_said(block_size: int, engine: dict[str, Any], words: str) -> None:
+    lock = {"engine": {"block_size": block_size}}
+    said = resumes_by({"lock": lock, "settings": {"engine": engine}})
+    assert words in said
+    assert bool(said) == (block_size > 1)
 
 
 def test_changed_credits_are_counted_among_pivots_with_a_credit(study: StudyData) -> None:

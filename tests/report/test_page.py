@@ -130,6 +130,15 @@ def test_everything_is_there(page: Page) -> None:
     assert len([tag for tag, name, _ in page.attributes if (tag, name) == ("svg", "role")]) == 3
 
 
+def test_what_is_taken_over_and_what_is_fed_again_is_said(study: StudyData, page: Page) -> None:
+    assert "Tokens fed again" in page.text
+    assert "in whole blocks" not in page.text
+    first = replace(study.variants[0], resumes_by="blocks of 16 tokens; the rest as a prompt")
+    blocks = replace(study, variants=(first, study.variants[1]))
+    text = Page(render_page(blocks, Look(), [], None)).text
+    assert text.count("taken over in whole blocks of 16 tokens; the rest as a prompt. A pivot") == 1
+
+
 def test_every_pivot_is_marked_with_words(page: Page) -> None:
     titles = [value for value in page.values("title") if value.startswith("Pivot ")]
     assert len(titles) == 3

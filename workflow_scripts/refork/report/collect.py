@@ -93,11 +93,11 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
         states={
             item: folders.record["settings"]["pass"]["state"] for item, folders in passes.items()
         },
-        resumes_by=_resumes_by(rollouts.record),
+        resumes_by=resumes_by(rollouts.record),
     )
 
 
-def _resumes_by(record: Mapping[str, Any]) -> str:
+def resumes_by(record: Mapping[str, Any]) -> str:
     """Say how an engine resumes that does so by blocks; empty for one that resumes anywhere."""
     block_size, engine = record["lock"]["engine"]["block_size"], record["settings"]["engine"]
     if block_size == 1:
