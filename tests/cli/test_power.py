@@ -98,6 +98,19 @@ def test_the_noise_law_stands_beside(stores: Path, capsys: pytest.CaptureFixture
     assert [ratio["low"] <= ratio["value"] <= ratio["high"] for ratio in law["ratio"]] == [True] * 3
 
 
+def test_draws_too_few_for_the_folds_are_said(
+    stores: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["power", str(stores / "made"), "--estimators=full,full:penalty=4:bandwidth=8"]
+    assert main([*arguments, "--samples=3", "--json"]) == 0
+    chosen, given = json.loads(capsys.readouterr().out)["selection"]
+    words = "3-fold cross-validation, not 5-fold: no position has more than 3 draws"
+    assert chosen["fits"] == {words: 6}
+    assert given["fits"] == {"given": 6}
+    assert main([*arguments, "--samples=3"]) == 0
+    assert f"full, 3 draws: {words}" in capsys.readouterr().out
+
+
 def test_progress_goes_to_stderr_and_a_table_to_stdout(
     stores: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

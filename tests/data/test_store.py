@@ -75,6 +75,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "lengths": (set_in("branches", 0, "cont_lens", value=[1]), "1 lengths for 40 answers"),
     "empty branch": (set_in("branches", 1, "answers", value=[]), "of position 1 has no answers"),
     "tokens": (set_in("base", "gen_ids", value=[100, 101]), "11 is behind the last of the 2 tok"),
+    "one position": (set_in("idxs", value=[0]), "idxs: one position only; a curve needs two"),
     "row": (set_in("meta", "row_id", value="x"), "meta.row_id: Input should be a valid integer"),
     "no track": (set_in("meta", value={"row_id": 1}), "meta.track: Field required"),
 }

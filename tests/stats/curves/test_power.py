@@ -25,7 +25,7 @@ def test_strides_are_crossed_with_samples() -> None:
 
 
 def test_raw_errors_by_hand(question: PowerQuestion) -> None:
-    found = measure(question, ESTIMATORS["raw"](), Setting(1, 10), 2)
+    found = measure(question, ESTIMATORS["raw"](), Setting(1, 10), 2).scores
     counts = question.draws.counts()
     expected = []
     for first in (0, 10):
@@ -36,7 +36,7 @@ def test_raw_errors_by_hand(question: PowerQuestion) -> None:
 
 
 def test_positions_between_observed_ones_are_scored(question: PowerQuestion) -> None:
-    found = measure(question, ESTIMATORS["raw"](), Setting(29, 10), 1)
+    found = measure(question, ESTIMATORS["raw"](), Setting(29, 10), 1).scores
     block = question.draws.counts(0, 10)
     ends = block[[0, 29]] / 10
     line = ends[0] + (ends[1] - ends[0]) * (np.arange(30) / 29)[:, None]
@@ -59,5 +59,14 @@ def test_no_estimator_sees_the_draws_that_judge_it(name: str, question: PowerQue
 
 @pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"raw"}))
 def test_smoothing_is_worth_draws(name: str, question: PowerQuestion) -> None:
-    raw = measure(question, ESTIMATORS["raw"](), Setting(1, 5), 4)
-    assert measure(question, ESTIMATORS[name](), Setting(1, 5), 4)["tvd"] < raw["tvd"]
+    raw = measure(question, ESTIMATORS["raw"](), Setting(1, 5), 4).scores
+    assert measure(question, ESTIMATORS[name](), Setting(1, 5), 4).scores["tvd"] < raw["tvd"]
+
+
+def test_how_a_fit_was_chosen_is_kept(question: PowerQuestion) -> None:
+    found = measure(question, ESTIMATORS["full"](), Setting(1, 3), 2)
+    assert len(found.selections) == 2
+    assert set(found.selections) == {
+        "3-fold cross-validation, not 5-fold: no position has more than 3 draws"
+    }
+    assert measure(question, ESTIMATORS["raw"](), Setting(1, 3), 1).selections == ("given",)

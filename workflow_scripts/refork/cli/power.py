@@ -15,8 +15,14 @@ from refork.errors import ReforkError
 from refork.report.power import Measured, power_record
 from refork.stats.curves.estimator import Estimator
 from refork.stats.curves.noise_law import measured_law
-from refork.stats.curves.power import PowerQuestion, Setting, measure, power_question, settings
-from refork.stats.curves.scores import Scores
+from refork.stats.curves.power import (
+    Measurement,
+    PowerQuestion,
+    Setting,
+    measure,
+    power_question,
+    settings,
+)
 
 SEED_BASES = {"llama": 43_000_000, "deepseek": 43_500_000}
 """Seeds of the mixture draws of the published tracks, the draws that others take too."""
@@ -135,7 +141,7 @@ def _measure_all(
     for estimator in estimators.values():  # compiled before the clock runs
         measure(recorded[0].question, estimator, crossed[0], 1)
     tracks = dict.fromkeys(one.track for one in recorded)
-    found: dict[tuple[str, Setting], dict[str, list[Scores]]] = {
+    found: dict[tuple[str, Setting], dict[str, list[Measurement]]] = {
         (track, setting): {name: [] for name in estimators}
         for track in tracks
         for setting in crossed
@@ -144,11 +150,11 @@ def _measure_all(
         for setting in crossed:
             for name, estimator in estimators.items():
                 try:
-                    scores = measure(one.question, estimator, setting, replicates)
+                    measurement = measure(one.question, estimator, setting, replicates)
                 except (ReforkError, ValueError) as error:
                     raise ReforkError(f"{one.path}: {name}: {error}") from error
-                found[one.track, setting][name].append(scores)
-    return [Measured(track, setting, scores) for (track, setting), scores in found.items()]
+                found[one.track, setting][name].append(measurement)
+    return [Measured(*key, questions) for key, questions in found.items()]
 
 
 def _whole_numbers(text: str, option: str) -> list[int]:

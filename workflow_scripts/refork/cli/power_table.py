@@ -1,6 +1,6 @@
 """The power study as a table in the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from refork.report.wording import MISSING, decimal
+from refork.stats.curves.power import GIVEN
 from refork.stats.curves.scores import FLAT, JUMPS, TVD
 
 WIDEST = 180  # columns
@@ -48,7 +49,7 @@ def print_power(record: Mapping[str, Any]) -> None:
     console.width = max(console.width, WIDEST)
     console.print(table)
     console.print(_law_table(record["noise_law"]))
-    for line in _reasons(record["reasons"]):
+    for line in [*_selections(record["selection"]), *_reasons(record["reasons"])]:
         console.print(line, style="dim", markup=False, highlight=False)
 
 
@@ -74,6 +75,17 @@ def _law_table(laws: Mapping[str, Any]) -> Table:
                 *slopes,
             )
     return table
+
+
+def _selections(selections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say how estimators came to their hyper-parameters, where they chose them by the draws."""
+    lines = (
+        f"{one['estimator']}, {one['samples']} draws: {selection}"
+        for one in selections
+        for selection in one["fits"]
+        if selection != GIVEN
+    )
+    return list(dict.fromkeys(lines))
 
 
 def _reasons(reasons: Mapping[str, str]) -> list[str]:

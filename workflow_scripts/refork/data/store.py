@@ -164,6 +164,8 @@ def _faults(store: Store) -> Iterator[str]:
     """Find where parts of a store contradict each other."""
     if len(set(store.categories)) < len(store.categories):
         yield f"categories: {', '.join(store.categories)}: one is there twice"
+    if len(store.idxs) < 2:
+        yield "idxs: one position only; a curve needs two at least"
     for at, (before, after) in enumerate(zip(store.idxs, store.idxs[1:], strict=False), start=1):
         if after <= before:
             yield f"idxs[{at}]: positions out of order, {after} stands behind {before}"

@@ -1,11 +1,12 @@
 """The power study as one JSON object."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from refork.stats.curves.noise_law import Estimate, NoiseLaw
-from refork.stats.curves.power import SECONDS, Setting
+from refork.stats.curves.power import SECONDS, Measurement, Setting
 from refork.stats.curves.scores import (
     CONFIDENCE,
     FLAT,
@@ -27,11 +28,18 @@ COMPARED = (TVD, *JUMPS.values(), FLAT, L2, LOGLIK)
 
 @dataclass(frozen=True)
 class Measured:
-    """Scores of every question, in one order, of one track and setting, by estimator."""
+    """Every question, in one order, of one track and setting, by estimator."""
 
     track: str
     setting: Setting
-    scores: Mapping[str, list[Scores]]
+    questions: Mapping[str, list[Measurement]]
+
+    @property
+    def scores(self) -> dict[str, list[Scores]]:
+        """Scores alone."""
+        return {
+            name: [one.scores for one in questions] for name, questions in self.questions.items()
+        }
 
     @property
     def key(self) -> dict[str, Any]:
@@ -69,14 +77,15 @@ def power_record(
     cells: list[dict[str, Any]] = []
     paired: list[dict[str, Any]] = []
     for one in measured:
-        baseline = next(iter(one.scores))
-        for name, scores in one.scores.items():
+        by_name = one.scores
+        baseline = next(iter(by_name))
+        for name, scores in by_name.items():
             cells.append(_cell(one, name, scores, f"cells[{len(cells)}]", reasons))
             if name != baseline:
                 path = f"paired[{len(paired)}]"
                 differences = {
                     error: _difference(
-                        paired_difference(scores, one.scores[baseline], error),
+                        paired_difference(scores, by_name[baseline], error),
                         f"{path}.{error}",
                         reasons,
                     )
@@ -89,6 +98,11 @@ def power_record(
         "noise_law": {
             track: _law(law, f"noise_law.{track}", reasons) for track, law in laws.items()
         },
+        "selection": [
+            {**one.key, "estimator": name, "fits": dict(_fits(questions))}
+            for one in measured
+            for name, questions in one.questions.items()
+        ],
         "confidence": CONFIDENCE,
         "replicates": replicates,
         "questions": {one.track: len(scores) for one in measured for scores in one.scores.values()},
@@ -110,6 +124,11 @@ def _cell(
         "ess": reasons.value(multiplier, f"{path}.ess"),
         **{error: mean(error) for error in (LOGLIK, SECONDS)},
     }
+
+
+def _fits(questions: Sequence[Measurement]) -> Counter[str]:
+    """Count the fits by how they came to their hyper-parameters."""
+    return Counter(selection for one in questions for selection in one.selections)
 
 
 def _difference(difference: PairedDifference, path: str, reasons: _Reasons) -> dict[str, Any]:

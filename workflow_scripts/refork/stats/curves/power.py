@@ -1,7 +1,7 @@
 """The power study: what an estimator makes of a few recorded draws, judged by all the others."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,9 @@ from refork.stats.curves.scores import Scores, average, score
 
 SECONDS: Final = "seconds"
 """Name of the processor time of one fit and its curve, beside the errors of `scores`."""
+
+SELECTION, GIVEN = "selection", "given"
+"""Key of a fit's hyper-parameters that says how they were chosen, and its value where none were."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +47,33 @@ def settings(strides: Sequence[int], samples: Sequence[int]) -> list[Setting]:
     return [Setting(stride, size) for stride in strides for size in samples]
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Scores of one question, averaged over replicates, and how each fit came to its parameters."""
+
+    scores: Scores
+    selections: tuple[str, ...]
+
+
 def measure(
     question: PowerQuestion, estimator: Estimator, setting: Setting, replicates: int
-) -> Scores:
+) -> Measurement:
     """Fit disjoint blocks of draws, score each by the draws outside it, and average.
 
     Positions are scored whether or not the stride observes them. `seconds` is the processor
     time of a fit and of its curve at all positions.
     """
-    return average(list(_replicates(question, estimator, setting, replicates)))
-
-
-def _replicates(
-    question: PowerQuestion, estimator: Estimator, setting: Setting, replicates: int
-) -> Iterator[dict[str, float]]:
     draws, size = question.draws, setting.samples
     everything = draws.counts()
+    found: list[dict[str, float]] = []
+    selections = []
     for first in range(0, replicates * size, size):
         sample = draws.sample(first, size, setting.stride)
         started = time.process_time()
-        estimate = estimator.fit(sample).mean(draws.positions)
+        fit = estimator.fit(sample)
+        estimate = fit.mean(draws.positions)
         seconds = time.process_time() - started
         scores = score(estimate, everything - draws.counts(first, size), question.regions)
-        yield {**scores, SECONDS: seconds}
+        found.append({**scores, SECONDS: seconds})
+        selections.append(str(fit.chosen.get(SELECTION, GIVEN)))
+    return Measurement(average(found), tuple(selections))
