@@ -6,47 +6,27 @@ states (`states`) that drifts and jumps by the information of its tokens (`infor
 but the weights of a few scales of the motion, by their evidence.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refork.errors import ReforkError, allowed_names
 from refork.stats.curves.forkhmm import kernels
-from refork.stats.curves.forkhmm.chain import LabelledChain, PlainChain, Posterior, Seen, Splits
+from refork.stats.curves.forkhmm.chain import LabelledChain, PlainChain, Posterior, Splits
 from refork.stats.curves.forkhmm.information import Information
 from refork.stats.curves.forkhmm.labels import SURE, Spikes, places_of, split_tables
-from refork.stats.curves.forkhmm.posterior import ForkFit, Regime
+from refork.stats.curves.forkhmm.posterior import POINTS, ForkFit, Regime
+from refork.stats.curves.forkhmm.scales import SCALES, Scale, probable
 from refork.stats.curves.forkhmm.states import Floats, States
-from refork.stats.curves.forkhmm.sticks import hits_and_trials, order_of
+from refork.stats.curves.forkhmm.sticks import Seen, order_of, starts, sticks_of
 from refork.stats.curves.forkhmm.transitions import Motion, Transitions, transitions
 from refork.stats.curves.sample import CurveSample
 
-_S = TypeVar("_S")
-
-STARTS = ((0.8, 0.4), (0.5, 0.5))
-"""Beta parameters at the first position: of the first stick, and of the others."""
-POINTS = ("mean", "median")
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How much faster than usual the curves of a question may drift, and jump."""
-
-    drift: float = 1.0
-    jumps: float = 1.0
-    prior: float = 1.0  # probability before the draws are seen, up to a common factor
-
-    def of(self, motion: Motion) -> Motion:
-        """Give a motion at this scale."""
-        return replace(
-            motion,
-            diffusion=motion.diffusion * self.drift,
-            jumps=tuple(replace(jump, rate=jump.rate * self.jumps) for jump in motion.jumps),
-            reset=motion.reset * self.jumps,
-        )
+Sticks: TypeAlias = Callable[[kernels.Steps], Sequence[Posterior]]
+"""Makes the posteriors of all sticks of a question, given the steps between its positions."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,9 @@ class ForkHMM:
     motion: Motion = field(default_factory=Motion)
     information: Information = field(default_factory=Information)
     spikes: Spikes = field(default_factory=Spikes)
-    scales: tuple[Scale, ...] = (Scale(),)
+    scales: tuple[Scale, ...] = SCALES
+    least: float = 0.05
+    most: int = 3
 
     def __post_init__(self) -> None:
         """Refuse a point that does not exist."""
@@ -79,73 +61,72 @@ class ForkHMM:
 
     def fit(self, sample: CurveSample) -> ForkFit:
         """Compute the posterior of a question's curves."""
-        grid = States.of(self.states)
         counts = _effective_counts(sample)
         order = order_of(counts)
-        places = self._places(sample)
-        time = self._time(sample, places)
-        levels = Transitions.level(np.diff(time[sample.positions]))
-        sticks = self._sticks(sample, order, places)
-        regimes = []
-        for scale in self.scales:
-            moves = transitions(self.states, scale.of(self.motion))
-            steps = kernels.Steps(levels, moves.matrices, moves.transposed)
-            regimes.append(sticks(steps))
-        weights = _weights(self.scales, regimes)
+        plain = sticks_of(counts, order)
+        unsplit = self._levels(sample, np.empty(0, np.int64))
+        chosen = probable(
+            self.scales, self.motion, plain, unsplit[1], least=self.least, most=self.most
+        )
+        if self.labels:
+            places = self._places(sample)
+            time, levels = self._levels(sample, sample.positions[places >= 0])
+            sticks = self._labelled(_seen_by_branch(sample, order), places)
+        else:
+            time, levels = unsplit
+            sticks = self._plain(plain)
         return ForkFit(
-            chosen={"labels": "on" if self.labels else "off", "point": self.point},
+            chosen={
+                "labels": "on" if self.labels else "off",
+                "point": self.point,
+                "drift": sum(scale.drift * weight for scale, weight in chosen),
+                "jumps": sum(scale.jumps * weight for scale, weight in chosen),
+            },
             positions=sample.positions,
             time=time,
             order=order,
-            grid=grid,
+            grid=States.of(self.states),
             regimes=[
-                Regime(float(weight), sticks)
-                for weight, sticks in zip(weights, regimes, strict=True)
+                Regime(weight, sticks(self._steps(scale, levels))) for scale, weight in chosen
             ],
             point=self.point,
         )
 
-    def _sticks(
-        self, sample: CurveSample, order: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> Callable[[kernels.Steps], list[Posterior]]:
-        """Prepare what the sticks saw; give what makes their posteriors for any steps."""
+    def _steps(self, scale: Scale, levels: NDArray[np.int64]) -> kernels.Steps:
+        moves = transitions(self.states, scale.of(self.motion))
+        return kernels.Steps(levels, moves.matrices, moves.transposed)
+
+    def _plain(self, seen: Sequence[Seen]) -> Sticks:
+        """Prepare sticks whose draws all observe o_t."""
         grid = States.of(self.states)
-        if not self.labels:
-            plain = _seen(_effective_counts(sample), order)
-            return lambda steps: [
-                PlainChain(grid, steps, start, seen) for start, seen in _started(grid, plain)
-            ]
+        known = list(
+            zip(starts(grid, len(seen)), [of.likelihood(grid) for of in seen], strict=True)
+        )
+        return lambda steps: [PlainChain(steps, *of_stick) for of_stick in known]
+
+    def _labelled(self, seen: Sequence[tuple[Seen, Seen]], places: NDArray[np.int64]) -> Sticks:
+        """Prepare sticks whose draws tell their branch."""
+        grid = States.of(self.states)
         splits = Splits(places, split_tables(self.states, self.spikes))
-        labelled = _seen_by_branch(sample, order)
-        return lambda steps: [
-            LabelledChain(grid, steps, start, seen, splits)
-            for start, seen in _started(grid, labelled)
-        ]
+        likelihoods = [(base.likelihood(grid), other.likelihood(grid)) for base, other in seen]
+        known = list(zip(starts(grid, len(seen)), likelihoods, strict=True))
+        return lambda steps: [LabelledChain(steps, *of_stick, splits) for of_stick in known]
 
     def _places(self, sample: CurveSample) -> NDArray[np.int64]:
-        """Give the table of every position's split; none where labels are not used."""
-        drawn = (sample.draws > 0) & self.labels
-        return places_of(sample.base_probability[sample.positions], drawn)
+        return places_of(sample.base_probability[sample.positions], sample.draws > 0)
 
-    def _time(self, sample: CurveSample, places: NDArray[np.int64]) -> Floats:
+    def _levels(
+        self, sample: CurveSample, split: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Information time of every token, and the level of every step of the grid."""
         skipped = (sample.draws == 0) & (sample.base_probability[sample.positions] >= SURE)
-        return self.information.time(
+        time = self.information.time(
             sample.base_probability,
             sample.dropped,
-            split=sample.positions[places >= 0],
+            split=split,
             still=sample.positions[skipped],
         )
-
-
-def _started(grid: States, sticks: Sequence[_S]) -> Iterator[tuple[Floats, _S]]:
-    """Pair the sticks with what is known of them at the first position."""
-    for number, stick in enumerate(sticks):
-        yield grid.beta(*STARTS[min(number, 1)], 1e-6), stick
-
-
-def _seen(counts: Floats, order: NDArray[np.int64]) -> list[Seen]:
-    hits, trials = hits_and_trials(counts, order)
-    return [Seen(*of) for of in zip(hits, trials, strict=True)]
+        return time, Transitions.level(np.diff(time[sample.positions]))
 
 
 def _seen_by_branch(sample: CurveSample, order: NDArray[np.int64]) -> list[tuple[Seen, Seen]]:
@@ -158,11 +139,11 @@ def _seen_by_branch(sample: CurveSample, order: NDArray[np.int64]) -> list[tuple
         _effective_counts(sample.chosen(kept)) if kept.any() else np.zeros_like(sample.counts)
         for kept in (of_base, ~of_base)
     )
-    return list(zip(_seen(base, order), _seen(other, order), strict=True))
+    return list(zip(sticks_of(base, order), sticks_of(other, order), strict=True))
 
 
 def _effective_counts(sample: CurveSample) -> Floats:
-    """Counts that are worth as much as the weighted draws: (Σ weight)² / Σ weight² a position."""
+    """Scale counts to what weighted draws are worth: (Σ weight)² / Σ weight² a position."""
     if np.all(sample.weight == 1):
         return sample.counts
     size = len(sample.positions)
@@ -170,15 +151,3 @@ def _effective_counts(sample: CurveSample) -> Floats:
     square = np.bincount(sample.place, sample.weight**2, minlength=size)
     worth = np.divide(total, square, out=np.ones(size), where=square > 0)
     return sample.counts * worth[:, None]
-
-
-def _weights(scales: Sequence[Scale], regimes: Sequence[Sequence[Posterior]]) -> Floats:
-    """Probability of each scale given all draws."""
-    evidence = np.array(
-        [
-            np.log(scale.prior) + sum(stick.evidence for stick in sticks)
-            for scale, sticks in zip(scales, regimes, strict=True)
-        ]
-    )
-    weight = np.exp(evidence - evidence.max())
-    return np.asarray(weight / weight.sum(), dtype=np.float64)

@@ -17,7 +17,7 @@ from refork.stats.curves.forkhmm.states import Floats
 class Information:
     """Information of the step t → t+1: (1 − p_t)^power + dropped_{t+1}^power + always."""
 
-    power: float = 1.5
+    power: float = 1.2
     always: float = 0.01
     unknown: float = 0.05  # of a step whose p_t or dropped mass is unknown
 

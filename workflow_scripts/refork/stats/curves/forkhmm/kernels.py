@@ -17,7 +17,7 @@ from typing import Any
 import numba
 import numpy as np
 
-NEGLIGIBLE = 1e-12  # share of the largest state below which a state is passed over
+NEGLIGIBLE = 1e-8  # share of the largest state below which a state is passed over
 _INVISIBLE = 1e-14  # likelihood below which a state contributes nothing to a sum
 
 # Steps of a chain: the level between each two nodes, and the matrices of all levels
@@ -42,14 +42,16 @@ _sum = numba.njit(
 
 
 @_sum
-def _move(matrix: Any, weights: Any, support: Any, out: Any) -> None:
-    """Out = weights · matrix, from the states of `support`; rows lie in memory one by one."""
+def _move(matrix: Any, weights: Any, support: Any, reach: Any, out: Any) -> None:
+    """Out = weights times matrix, from the states of `support` to those of `reach`; else 0."""
     out[:] = 0.0
+    low, high = reach[0], reach[1] + 1
+    within = out[low:high]
     for state in range(support[0], support[1] + 1):
         weight = weights[state]
-        row = matrix[state]
-        for to in range(out.shape[0]):
-            out[to] += weight * row[to]
+        row = matrix[state, low:high]
+        for to in range(high - low):
+            within[to] += weight * row[to]
 
 
 @_sum
@@ -60,8 +62,9 @@ def _normalise(weights: Any, support: Any) -> float:
     for state in range(count):
         total += weights[state]
         top = max(top, weights[state])
+    scale = 1 / total
     for state in range(count):
-        weights[state] /= total
+        weights[state] *= scale
     least = NEGLIGIBLE * top / total
     first, last = 0, count - 1
     while first < last and weights[first] < least:
@@ -80,8 +83,9 @@ def _marginal(filtered: Any, future: Any, support: Any, out: Any) -> None:
     for state in range(support[0], support[1] + 1):
         out[state] = filtered[state] * future[state]
         total += out[state]
+    scale = 1 / total
     for state in range(support[0], support[1] + 1):
-        out[state] /= total
+        out[state] *= scale
 
 
 @_sum
@@ -92,8 +96,9 @@ def _observe(future: Any, likelihood: Any, support: Any, out: Any) -> None:
     for state in range(support[0], support[1] + 1):
         out[state] = future[state] * likelihood[state]
         total += out[state]
+    scale = 1 / total
     for state in range(support[0], support[1] + 1):
-        out[state] /= total
+        out[state] *= scale
 
 
 @_compiled
@@ -125,12 +130,12 @@ def filter_chain(likelihood: Any, steps: Any, start: Any, filtered: Any, support
 
     likelihood, filtered [nodes, states]; support [nodes, 2].
     """
-    evidence = 0.0
+    evidence, everywhere = 0.0, (0, likelihood.shape[1] - 1)
     for node in range(likelihood.shape[0]):
         level = steps.levels[node - 1] if node else 0
         now = filtered[node]
         if level:
-            _move(steps.matrices[level], filtered[node - 1], support[node - 1], now)
+            _move(steps.matrices[level], filtered[node - 1], support[node - 1], everywhere, now)
         else:
             now[:] = filtered[node - 1] if node else start
         now *= likelihood[node]
@@ -147,7 +152,8 @@ def smooth_chain(likelihood: Any, steps: Any, filtered: Any, support: Any, poste
         _marginal(filtered[node], future, support[node], posterior[node])
         _observe(future, likelihood[node], support[node], seen)
         if node and steps.levels[node - 1]:
-            _move(steps.transposed[steps.levels[node - 1]], seen, support[node], future)
+            matrix = steps.transposed[steps.levels[node - 1]]
+            _move(matrix, seen, support[node], support[node - 1], future)
         else:
             future[:] = seen
 
@@ -221,14 +227,14 @@ def _before_base(seen: Any, node: int, state: int, weight: float, out: Any) -> N
 @_compiled
 def filter_labelled(seen: Any, steps: Any, start: Any, filtered: Any) -> float:
     """Run forwards over o_t and s_{t+1}; give the log-evidence of all draws."""
-    evidence = 0.0
+    evidence, everywhere = 0.0, (0, seen.base.shape[1] - 1)
     for node in range(seen.base.shape[0]):
         level = steps.levels[node - 1] if node else 0
         before, after = filtered.before[node], filtered.after[node]
         support = filtered.support[node]
         if level:
-            came_from = filtered.after[node - 1], filtered.support[node - 1, 1]
-            _move(steps.matrices[level], came_from[0], came_from[1], before)
+            came_from = filtered.support[node - 1, 1]
+            _move(steps.matrices[level], filtered.after[node - 1], came_from, everywhere, before)
         else:
             before[:] = filtered.after[node - 1] if node else start
         _normalise(before, support[0])
@@ -262,7 +268,8 @@ def smooth_labelled(
         _marginal(filtered.before[node], future, at_before, posterior[node])
         if node and steps.levels[node - 1]:
             now[:] = future
-            _move(steps.transposed[steps.levels[node - 1]], now, at_before, future)
+            matrix = steps.transposed[steps.levels[node - 1]]
+            _move(matrix, now, at_before, filtered.support[node - 1, 1], future)
 
 
 @_compiled

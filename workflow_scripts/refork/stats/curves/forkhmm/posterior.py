@@ -10,6 +10,9 @@ from refork.stats.curves.forkhmm.chain import Posterior
 from refork.stats.curves.forkhmm.states import Floats, States
 from refork.stats.curves.forkhmm.sticks import compose, deviation
 
+POINTS = {"mean": 0.0, "middle": 0.5, "median": 1.0}
+"""Point estimates by name: how far each lies from the posterior means to the medians."""
+
 
 @dataclass(frozen=True)
 class Regime:
@@ -41,8 +44,7 @@ class ForkFit:
 
         Means are best for probabilities and squared error, medians for total variation.
         """
-        summary = self._medians if self.point == "median" else self._means
-        now, after = (compose(summary(states), self.order).T for states in self._marginals())
+        now, after = (self._point(states) for states in self._marginals())
         return self._between(np.asarray(positions), now, after)
 
     def sd(self, positions: ArrayLike) -> Floats:
@@ -56,8 +58,7 @@ class ForkFit:
     def draws(self, count: int, seed: int) -> Floats:
         """Draw whole curves from the joint posterior: [count, positions of the grid, categories].
 
-        The same seed gives the same draws. Within a cell of the grid of states a draw stands at
-        the same place at all positions, so that a curve that stays within its cell does not move.
+        The same seed gives the same draws.
         """
         random = np.random.default_rng(seed)
         sticks = len(self.order) - 1
@@ -70,9 +71,10 @@ class ForkFit:
             for place, stick in enumerate(regime.sticks):
                 if number:
                     states[place, first:end] = stick.draw(int(number), random)
-        offset = random.random((sticks, count, 1))
-        # Each draw is as good as any other, so that their order need not be shuffled.
-        return np.moveaxis(compose(self.grid.within(states, offset), self.order), 0, 2)
+        # Within its cell a draw stands at the same place everywhere, so that what stays in a cell
+        # does not move.
+        places = _within_cells(states, random.random((sticks, count, 1)))
+        return np.moveaxis(compose(self.grid.at(places), self.order), 0, 2)
 
     def _marginals(self) -> tuple[Floats, Floats]:
         """Posterior of o_t and of s_{t+1} over all regimes, [sticks, positions, states]."""
@@ -84,6 +86,14 @@ class ForkFit:
                 after[place] += regime.weight * stick.after
         return now, after
 
+    def _point(self, states: Floats) -> Floats:
+        """Point estimate [positions, categories] from the posterior of the sticks."""
+        share = POINTS[self.point]
+        point = (1 - share) * self._means(states)
+        if share:
+            point += share * self._medians(states)
+        return compose(point, self.order).T
+
     def _means(self, states: Floats) -> Floats:
         return states @ self.grid.points
 
@@ -93,7 +103,7 @@ class ForkFit:
         cell = np.argmax(below >= 0.5, axis=-1)
         mass = np.take_along_axis(states, cell[..., None], axis=-1)[..., 0]
         over = np.take_along_axis(below, cell[..., None], axis=-1)[..., 0] - 0.5
-        return self.grid.within(cell, 1 - over / mass)
+        return self.grid.at(cell + 1 - over / mass)
 
     def _between(self, queries: NDArray[np.int64], now: Floats, after: Floats) -> Floats:
         """Read curves known at the grid's positions at other tokens; constant beyond the ends."""
@@ -109,3 +119,16 @@ class ForkFit:
         at = (queries == self.positions[left]) | (queries < self.positions[0])
         read[at] = now[left[at]]
         return read
+
+
+def _within_cells(states: NDArray[np.int64], offset: Floats) -> Floats:
+    """Spread draws of cells, [sticks, draws, positions], over the cells, by a share of each.
+
+    A spread over a cell adds 1/12 to the variance, in cells, which the states' own variance holds
+    already: draws are drawn towards their mean by as much. Where nearly all draws are in one cell
+    nothing is known within it, and they fill it.
+    """
+    mean = states.mean(axis=1, keepdims=True) + 0.5
+    variance = states.var(axis=1, keepdims=True)
+    shrink = np.sqrt(np.maximum(variance, 1 / 12) / (variance + 1 / 12))
+    return np.asarray(mean + shrink * (states + offset - mean))

@@ -35,7 +35,7 @@ class States:
         return len(self.points)
 
     def beta(self, a: float | Floats, b: float | Floats, floor: float) -> Floats:
-        """Mass of Beta(a, b) in each cell, at least about `floor`; [states], or a row for each a, b.
+        """Give the mass of Beta(a, b) in each cell, at least about `floor`; a row for each a and b.
 
         The floor keeps every state within reach, whatever the data say.
         """
@@ -43,9 +43,9 @@ class States:
         mass = np.diff(below, axis=-1) + floor
         return np.asarray(mass / mass.sum(axis=-1, keepdims=True), dtype=np.float64)
 
-    def within(self, state: NDArray[np.int64], place: Floats) -> Floats:
-        """Points at a share `place` in [0, 1] of the way through the cells of `state`, by angle."""
-        return _rate((state + place) / len(self))
+    def at(self, place: Floats) -> Floats:
+        """Points at places from 0 to the number of states: the middle of cell 3 is at 3.5."""
+        return _rate(place / len(self))
 
 
 def _rate(angle: Floats) -> Floats:

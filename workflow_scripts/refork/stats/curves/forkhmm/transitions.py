@@ -1,11 +1,11 @@
-"""How a stick moves from one position to the next: matrices for steps of much or little information.
+"""How a stick moves from position to position: matrices for steps of much or little information.
 
 An outcome curve is the expectation of one final answer, so a step moves it without changing its
 mean. A step of information I is, in turn:
 
 - a Wright-Fisher diffusion of variance rate · I on the angle scale: slow drift;
-- a jump x → Beta(c x, c (1 − x)), c = 1/(4v) − 1, with probability 1 − exp(−rate · I), for each kind
-  of jump: mean x, variance 4 v x (1 − x): forks;
+- a jump x → Beta(c x, c (1 − x)), c = 1/(4v) − 1, with probability 1 − exp(−rate · I), for each
+  kind of jump: mean x, variance 4 v x (1 − x): forks;
 - a fresh start with probability 1 − exp(−rate · I), the one part that does not keep the mean: what
   the rest of the model does not foresee.
 """
