@@ -11,6 +11,7 @@ from helpers.probed_engine import LayeredEngine
 from refork.cli.main import main
 from refork.data.probe_record import WAYS
 from refork.engines import KINDS
+from refork.stages import probe_variant
 from refork.study.document import default_yaml
 
 STUDY = """
@@ -75,6 +76,15 @@ def test_the_exit_status_tells_of_invariance_where_asked(study: str, capsys: Tol
     assert main(["probe", study, "--variant", "quiet", "--require-invariant"]) == 0
     assert main(["probe", study, "--variant", "noisy", "--require-invariant"]) == 1
     assert main(["probe", study, "--require-invariant"]) == 1
+
+
+def test_gpus_are_leased_for_it(study: str, monkeypatch: pytest.MonkeyPatch, capsys: Told) -> None:
+    leased: list[tuple[int, str]] = []
+    monkeypatch.setattr(probe_variant, "lease_gpus", lambda *asked: leased.append(asked))
+    with Path(study).open("a") as file:
+        file.write("resources: {sample_rollouts: {gpu: 2}}\n")
+    assert main(["probe", study, "--variant", "quiet"]) == 0
+    assert leased == [(2, "any")]
 
 
 def test_model_and_questions_are_made_once(study: str, capsys: Told) -> None:

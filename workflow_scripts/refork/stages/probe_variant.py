@@ -9,6 +9,7 @@ from refork.data.manifest import manifest_path, write_manifest
 from refork.data.probe_record import ProbeRecord
 from refork.data.schemas import QUESTIONS
 from refork.data.tables import read_shards, write_table
+from refork.stages.gpus import lease_gpus
 from refork.stages.prepare_model import prepare_model
 from refork.stages.probe_engine import open_engines, probe_engine
 from refork.study.folders import model_folder
@@ -30,6 +31,8 @@ def probe_variant(graph: Graph, variant: VariantStages) -> ProbeRecord:
     stage = variant.rollouts.record
     model = model_folder(graph.folder(variant.rollouts) / "stage.json", stage)
     questions = read_shards([graph.folder(variant.questions)], QUESTIONS)
+    gpus = graph.gpus("sample_rollouts", variant.rollouts.hash)
+    lease_gpus(gpus, stage["lock"]["engine"]["hardware"])
     with tempfile.TemporaryDirectory(dir=graph.root) as folder:
         record, _ = probe_engine(stage, open_engines(stage, model), questions, Path(folder))
     return record
