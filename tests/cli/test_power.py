@@ -111,6 +111,30 @@ def test_draws_too_few_for_the_folds_are_said(
     assert f"full, 3 draws: {words}" in capsys.readouterr().out
 
 
+def test_forks_are_scored_where_asked(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = (stores / "made", "--estimators", "segment,forkhmm", "--samples", 10)
+    without = power(capsys, *arguments)
+    assert (without["forks"], without["calibration"], without["coverage"]) == ([], [], [])
+    record = power(capsys, *arguments, "--forks")
+    assert {one["estimator"] for one in record["forks"]} == {"segment", "forkhmm"}
+    [fork] = [
+        one
+        for one in record["forks"]
+        if (one["estimator"], one["epsilon"], one["within"]) == ("forkhmm", 0.2, 2)
+    ]
+    assert fork["jumps"] >= 6  # one of each question, in two replicates
+    assert fork["recall"] > 0.5
+    assert fork["precision"] > 0.5
+    assert {one["estimator"] for one in record["calibration"]} == {"forkhmm"}
+    steps = sum(one["steps"] for one in record["calibration"][0]["bins"])
+    assert steps == 3 * 2 * 11
+    assert [one["nominal"] for one in record["coverage"]] == [0.5, 0.8, 0.9]
+    for one, other in zip(without["cells"], record["cells"], strict=True):
+        assert one["tvd"] == other["tvd"]
+    assert main(["power", *map(str, arguments), "--forks"]) == 0
+    assert "Coverage of intervals" in capsys.readouterr().out
+
+
 def test_progress_goes_to_stderr_and_a_table_to_stdout(
     stores: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

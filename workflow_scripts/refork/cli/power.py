@@ -14,9 +14,9 @@ from refork.data.store import find_stores, read_store
 from refork.errors import ReforkError
 from refork.report.power import Measured, power_record
 from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.fork_scores import ForkScores
 from refork.stats.curves.noise_law import measured_law
 from refork.stats.curves.power import (
-    Measurement,
     PowerQuestion,
     Setting,
     measure,
@@ -63,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replicates", default="2", help="disjoint blocks of draws a question; default: 2"
     )
+    parser.add_argument(
+        "--forks",
+        action="store_true",
+        help="score reported forks, jump probabilities and intervals too",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -75,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     replicates = _one_whole_number(arguments.replicates, "--replicates")
     recorded = _read_all(find_stores(arguments.stores), crossed, replicates)
-    measured = _measure_all(recorded, estimators, crossed, replicates)
+    measured = _measure_all(recorded, estimators, crossed, replicates, forks=arguments.forks)
     laws = {
         track: measured_law([one.question.draws for one in recorded if one.track == track])
         for track in dict.fromkeys(one.track for one in recorded)
@@ -136,25 +141,34 @@ def _measure_all(
     estimators: Mapping[str, Estimator],
     crossed: Sequence[Setting],
     replicates: int,
+    *,
+    forks: bool,
 ) -> list[Measured]:
     """Measure question by question, with a line of progress; tracks are kept apart."""
     for estimator in estimators.values():  # compiled before the clock runs
         measure(recorded[0].question, estimator, crossed[0], 1)
     tracks = dict.fromkeys(one.track for one in recorded)
-    found: dict[tuple[str, Setting], dict[str, list[Measurement]]] = {
-        (track, setting): {name: [] for name in estimators}
+    found = {
+        (track, setting): Measured(
+            track,
+            setting,
+            questions={name: [] for name in estimators},
+            forks={name: ForkScores() for name in estimators} if forks else {},
+        )
         for track in tracks
         for setting in crossed
     }
     for one in tqdm(recorded, desc="refork power", unit="question", file=sys.stderr, ascii=True):
         for setting in crossed:
+            into = found[one.track, setting]
             for name, estimator in estimators.items():
+                counted = into.forks.get(name)
                 try:
-                    measurement = measure(one.question, estimator, setting, replicates)
+                    measurement = measure(one.question, estimator, setting, replicates, counted)
                 except (ReforkError, ValueError) as error:
                     raise ReforkError(f"{one.path}: {name}: {error}") from error
-                found[one.track, setting][name].append(measurement)
-    return [Measured(*key, questions) for key, questions in found.items()]
+                into.questions[name].append(measurement)
+    return list(found.values())
 
 
 def _whole_numbers(text: str, option: str) -> list[int]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from refork.report.wording import MISSING, decimal
+from refork.report.wording import MISSING, decimal, percent
 from refork.stats.curves.power import GIVEN
 from refork.stats.curves.scores import FLAT, JUMPS, TVD
 
@@ -48,6 +48,10 @@ def print_power(record: Mapping[str, Any]) -> None:
     console = Console()
     console.width = max(console.width, WIDEST)
     console.print(table)
+    if record["forks"]:
+        console.print(_fork_table(record["forks"]))
+    if record["coverage"]:
+        console.print(_coverage_table(record["coverage"]))
     console.print(_law_table(record["noise_law"]))
     for line in [*_selections(record["selection"]), *_reasons(record["reasons"])]:
         console.print(line, style="dim", markup=False, highlight=False)
@@ -74,6 +78,51 @@ def _law_table(laws: Mapping[str, Any]) -> Table:
                 _bounded(law["ratio"][at], "value", 3),
                 *slopes,
             )
+    return table
+
+
+def _fork_table(forks: Sequence[Mapping[str, Any]]) -> Table:
+    """Show which reported forks are near a jump, and which jumps near a reported fork."""
+    heads = ("> ε", "± tokens", "reported", "precision", "jumps", "recall")
+    return _by_cell(
+        "Forks against jumps of the curve of all continuations",
+        heads,
+        [
+            (
+                one,
+                decimal(one["epsilon"]),
+                str(one["within"]),
+                str(one["found"]),
+                decimal(one["precision"]),
+                str(one["jumps"]),
+                decimal(one["recall"]),
+            )
+            for one in forks
+        ],
+    )
+
+
+def _coverage_table(coverage: Sequence[Mapping[str, Any]]) -> Table:
+    """Show how often held-out shares lie in the intervals."""
+    heads = ("nominal", "of held-out shares", "without their noise")
+    return _by_cell(
+        "Coverage of intervals by category, where the estimate is in doubt",
+        heads,
+        [
+            (one, percent(one["nominal"], 0), percent(one["shares"]), percent(one["curve"]))
+            for one in coverage
+        ],
+    )
+
+
+def _by_cell(title: str, heads: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
+    """Make a table whose rows begin with the cell that their record is of."""
+    table = Table(title=title, title_justify="left")
+    for head in ("track", "stride", "samples", "estimator", *heads):
+        left = head in {"track", "estimator"}
+        table.add_column(head, justify="left" if left else "right", no_wrap=not left)
+    for record, *shown in rows:
+        table.add_row(*(escape(str(part)) for part in _key(record)), *shown)
     return table
 
 

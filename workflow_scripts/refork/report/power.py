@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from refork.report.power_forks import Reasons, fork_records
+from refork.stats.curves.fork_scores import ForkScores
 from refork.stats.curves.noise_law import Estimate, NoiseLaw
 from refork.stats.curves.power import SECONDS, Measurement, Setting
 from refork.stats.curves.scores import (
@@ -20,7 +22,7 @@ from refork.stats.curves.scores import (
     over_questions,
     paired_difference,
 )
-from refork.stats.missing import Missing, Quantity
+from refork.stats.missing import Missing
 
 COMPARED = (TVD, *JUMPS.values(), FLAT, L2, LOGLIK)
 """Errors that are compared with the first estimator's."""
@@ -33,6 +35,7 @@ class Measured:
     track: str
     setting: Setting
     questions: Mapping[str, list[Measurement]]
+    forks: Mapping[str, ForkScores] = field(default_factory=dict)
 
     @property
     def scores(self) -> dict[str, list[Scores]]:
@@ -51,19 +54,6 @@ class Measured:
         }
 
 
-@dataclass
-class _Reasons:
-    """Why a figure is null, by its path."""
-
-    found: dict[str, str] = field(default_factory=dict)
-
-    def value(self, quantity: Quantity, path: str) -> float | None:
-        if isinstance(quantity, Missing):
-            self.found[path] = quantity.reason
-            return None
-        return quantity
-
-
 def power_record(
     measured: Sequence[Measured], laws: Mapping[str, NoiseLaw | Missing], replicates: int
 ) -> dict[str, Any]:
@@ -73,7 +63,7 @@ def power_record(
     raw draws would need for the same debiased squared error `l2`, `loglik` nats a held-out draw,
     `seconds` processor time of one fit. What does not exist is null, and `reasons` says why.
     """
-    reasons = _Reasons()
+    reasons = Reasons()
     cells: list[dict[str, Any]] = []
     paired: list[dict[str, Any]] = []
     for one in measured:
@@ -98,6 +88,7 @@ def power_record(
         "noise_law": {
             track: _law(law, f"noise_law.{track}", reasons) for track, law in laws.items()
         },
+        **fork_records([(one.key, one.forks) for one in measured], reasons),
         "selection": [
             {**one.key, "estimator": name, "fits": dict(_fits(questions))}
             for one in measured
@@ -111,7 +102,7 @@ def power_record(
 
 
 def _cell(
-    measured: Measured, name: str, scores: list[Scores], path: str, reasons: _Reasons
+    measured: Measured, name: str, scores: list[Scores], path: str, reasons: Reasons
 ) -> dict[str, Any]:
     def mean(error: str) -> float | None:
         return reasons.value(over_questions(scores, error), f"{path}.{error}")
@@ -131,7 +122,7 @@ def _fits(questions: Sequence[Measurement]) -> Counter[str]:
     return Counter(selection for one in questions for selection in one.selections)
 
 
-def _difference(difference: PairedDifference, path: str, reasons: _Reasons) -> dict[str, Any]:
+def _difference(difference: PairedDifference, path: str, reasons: Reasons) -> dict[str, Any]:
     return {
         "questions": difference.questions,
         **{
@@ -141,7 +132,7 @@ def _difference(difference: PairedDifference, path: str, reasons: _Reasons) -> d
     }
 
 
-def _law(law: NoiseLaw | Missing, path: str, reasons: _Reasons) -> dict[str, Any] | None:
+def _law(law: NoiseLaw | Missing, path: str, reasons: Reasons) -> dict[str, Any] | None:
     if isinstance(law, Missing):
         reasons.found[path] = law.reason
         return None
@@ -158,7 +149,7 @@ def _law(law: NoiseLaw | Missing, path: str, reasons: _Reasons) -> dict[str, Any
     }
 
 
-def _estimate(estimate: Estimate, path: str, reasons: _Reasons) -> dict[str, Any]:
+def _estimate(estimate: Estimate, path: str, reasons: Reasons) -> dict[str, Any]:
     return {
         part: reasons.value(getattr(estimate, part), f"{path}.{part}")
         for part in ("value", "low", "high")

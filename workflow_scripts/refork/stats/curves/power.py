@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.fork_scores import ForkScores
 from refork.stats.curves.mixture import MixtureDraws, Recording
 from refork.stats.curves.reference import jump_regions
 from refork.stats.curves.scores import Scores, average, score
@@ -22,9 +23,10 @@ SELECTION, GIVEN = "selection", "given"
 
 @dataclass(frozen=True)
 class PowerQuestion:
-    """One recorded question: its mixture draws, and where its curve of all continuations jumps."""
+    """One recorded question: its mixture draws, its curve of all continuations, and its jumps."""
 
     draws: MixtureDraws
+    curve: NDArray[np.float64]
     regions: Mapping[float, NDArray[np.bool_]]
 
 
@@ -39,7 +41,7 @@ class Setting:
 def power_question(recording: Recording, seed: tuple[int, int], size: int) -> PowerQuestion:
     """Draw `size` mixture draws of every position of a recording."""
     regions = jump_regions(recording.positions, recording.curve)
-    return PowerQuestion(recording.draw(seed, size), regions)
+    return PowerQuestion(recording.draw(seed, size), recording.curve, regions)
 
 
 def settings(strides: Sequence[int], samples: Sequence[int]) -> list[Setting]:
@@ -56,12 +58,17 @@ class Measurement:
 
 
 def measure(
-    question: PowerQuestion, estimator: Estimator, setting: Setting, replicates: int
+    question: PowerQuestion,
+    estimator: Estimator,
+    setting: Setting,
+    replicates: int,
+    forks: ForkScores | None = None,
 ) -> Measurement:
     """Fit disjoint blocks of draws, score each by the draws outside it, and average.
 
     Positions are scored whether or not the stride observes them. `seconds` is the processor
-    time of a fit and of its curve at all positions.
+    time of a fit and of its curve at all positions. Forks and intervals are counted into `forks`
+    where it is given.
     """
     draws, size = question.draws, setting.samples
     everything = draws.counts()
@@ -73,7 +80,17 @@ def measure(
         fit = estimator.fit(sample)
         estimate = fit.mean(draws.positions)
         seconds = time.process_time() - started
-        scores = score(estimate, everything - draws.counts(first, size), question.regions)
+        others = everything - draws.counts(first, size)
+        scores = score(estimate, others, question.regions)
+        if forks is not None:
+            forks.add(
+                fit,
+                sample.positions,
+                positions=draws.positions,
+                reference=question.curve,
+                others=others,
+                seed=first,
+            )
         found.append({**scores, SECONDS: seconds})
         selections.append(str(fit.chosen.get(SELECTION, GIVEN)))
     return Measurement(average(found), tuple(selections))
