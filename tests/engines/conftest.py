@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.engines import Subject, make_subject
+from helpers.engines import VLLM, Subject, make_subject
 from helpers.tiny_model import write_tiny_neox, write_wide_model
 from refork.engines.interface import VllmSettings
 
@@ -16,8 +16,6 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no
 DEVICES = {"cpu": (), "cuda": (NO_GPU,)}
 DTYPES = {"float32": 1e-4, "bfloat16": 1.0}
 """With the bound of |Δ log-probability| of a state that is made another way."""
-VLLM = (pytest.mark.vllm, pytest.mark.filterwarnings("ignore:::vllm", "ignore:::torch"))
-"""Marks of what runs vLLM, which warns of its own code and of the torch that it is made for."""
 MODELS = {
     "tiny_neox": (("stock",), ()),
     "tiny_model": (("stock", "batch_invariant"), ()),

@@ -251,7 +251,9 @@ def test_states_that_an_engine_lacks_are_refused(
     assert lacking == ([] if subject.keeps_snapshots else ["snapshot"])
     for name in lacking:
         requests = resumed(base.requests, base.results, name)
-        with pytest.raises(EngineError, match=f"q0, rollout 0: state {name}: .*neither"):
+        with pytest.raises(
+            EngineError, match=rf"question q\d, rollout \d: state {name}: .*neither"
+        ):
             run(requests, tmp_path / "file", None)
     if not subject.keeps_snapshots:
         requests = fresh(subject.prompts[:1], rollouts=1, keep_snapshot=True)

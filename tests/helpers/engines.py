@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ from refork.engines.torch.decoder import Decoder, Fed, Rows
 from refork.engines.torch.engine import TorchEngine
 from refork.engines.vllm.options import block_size
 
+VLLM = (
+    pytest.mark.vllm,
+    pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not installed"),
+    pytest.mark.filterwarnings("ignore:::vllm", "ignore:::torch"),
+)
+"""Marks of what runs vLLM, which warns of its own code and of the torch that it is made for."""
+_KEPT: list[Engine] = []
+"""Engines of vLLM, until the process ends: one that goes takes down what the others share."""
 RESUMED = ("snapshot", "decode_replay", "prefill")
 SENTENCES = (
     "Tom has 4 red pens and 9 blue pens. How many pens does he have?",
@@ -88,7 +97,7 @@ class Subject:
 
     def open(self, **changes: Any) -> Engine:
         """Open another engine on the same model."""
-        return open_engine(replace(self.settings, **changes), self.folder)
+        return _open(replace(self.settings, **changes), self.folder)
 
 
 def make_subject(kind: str, dtype: str, folder: Path, fidelity: float, **settings: Any) -> Subject:
@@ -97,8 +106,15 @@ def make_subject(kind: str, dtype: str, folder: Path, fidelity: float, **setting
     prompts = [tokenizer(sentence).input_ids for sentence in SENTENCES]
     asked = {"device": "cpu", "threads": 1, "batch_rows": 64, **settings}
     made = EngineSettings(kind=kind, dtype=dtype, **asked)
-    engine = open_engine(made, folder)
+    engine = _open(made, folder)
     return Subject(made, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
+
+
+def _open(settings: EngineSettings, folder: Path) -> Engine:
+    engine = open_engine(settings, folder)
+    if settings.kind == "vllm":
+        _KEPT.append(engine)
+    return engine
 
 
 class CountedDecoder:

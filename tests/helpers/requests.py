@@ -38,17 +38,23 @@ def fresh(prompts: Sequence[list[int]], rollouts: int, **given: Any) -> pa.Table
     return table(rows)
 
 
-def resumed(requests: pa.Table, results: pa.Table, state: str, **given: Any) -> pa.Table:
+def resumed(
+    requests: pa.Table, results: pa.Table, state: str, *, block: int = 0, **given: Any
+) -> pa.Table:
     """Return requests that go on from the middle of each rollout, its own token forced.
 
-    They draw with the rollout's seed up to its length, so they can draw what it drew.
+    They draw with the rollout's seed up to its length, so they can draw what it drew. Where the
+    tokens of a block are given, they go on from the end of a rollout's last full block, if it has
+    one behind its prompt.
     """
     rows = []
     for request, result in zip(requests.to_pylist(), results.to_pylist(), strict=True):
-        drawn = len(result["token_ids"])
-        if drawn < 4:
-            continue
+        drawn, prompt = len(result["token_ids"]), request["prompt_length"]
         cut = drawn // 2
+        if block:
+            cut = (prompt + drawn - 2) // block * block - prompt
+        if drawn < 4 or cut < 1:
+            continue
         changed = {
             "state": state,
             "token_ids": request["token_ids"] + result["token_ids"][:cut],

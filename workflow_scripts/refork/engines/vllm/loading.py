@@ -132,6 +132,8 @@ def _end_tokens(settings: EngineSettings, folder: Path) -> frozenset[int]:
     """Tokens that end a rollout, of the model and of its tokenizer."""
     local = {"trust_remote_code": settings.trust_remote_code, "local_files_only": True}
     tokenizers: Any = AutoTokenizer
+    if not (folder / "config.json").exists():
+        raise EngineError(f"{folder}: the model cannot be loaded: it has no config.json")
     try:
         tokenizer = tokenizers.from_pretrained(folder, **local)
         name = "generation_config.json"

@@ -3,7 +3,8 @@
 import importlib.util
 import os
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
+from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ ARGUMENTS = (
     *("kv_cache_memory_bytes", "logits_processors", "worker_extension_cls"),
 )
 """What `LLM` must take, beside the arguments that every version has."""
+_FREE = ("enforce_eager", "enable_chunked_prefill")
+"""Arguments that have a value here and may be given another."""
 _WORKER = "refork.engines.vllm.worker"
 
 
@@ -110,7 +113,7 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
     from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - only there if this engine is
     from vllm.platforms import current_platform  # noqa: PLC0415
 
-    known = {field.name for field in fields(EngineArgs)} if is_dataclass(EngineArgs) else set()
+    known = {field.name for field in fields(EngineArgs)}
     lacking = sorted({*ARGUMENTS} - known)
     lacking += sorted({*SAMPLING} - set(signature(vllm.SamplingParams).parameters))
     if lacking:
@@ -126,9 +129,10 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
     ours = llm_arguments(settings, Path())
     for name, value in settings.vllm.arguments.items():
         if name not in known:
+            nearest = get_close_matches(name, sorted(known), n=1)
             raise EngineError(
-                f"engine.vllm.arguments: vllm {vllm.__version__} has no argument {name!r}; "
-                f"{allowed_names(name, sorted(known - {*ours}))}"
+                f"engine.vllm.arguments: vllm {vllm.__version__} has no argument {name!r}"
+                + (f"; did you mean {nearest[0]!r}?" if nearest else "")
             )
         if name in ours and name not in _FREE:
             raise EngineError(f"engine.vllm.arguments: {name} is set by this engine")
@@ -145,10 +149,6 @@ def _check_backend(name: Any) -> None:
             f"engine.vllm.arguments: attention_backend: {name!r} is unknown; "
             f"{allowed_names(str(name), known)}"
         )
-
-
-_FREE = ("enforce_eager", "enable_chunked_prefill")
-"""Arguments that have a value here and may be given another."""
 
 
 def llm_arguments(settings: EngineSettings, folder: Path) -> dict[str, Any]:

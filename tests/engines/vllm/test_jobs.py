@@ -1,0 +1,88 @@
+"""From requests to the requests of vLLM."""
+
+from typing import Any
+
+import pytest
+
+from helpers.vllm_plans import END, plan, request
+from refork.errors import EngineError
+
+
+def test_a_rollout_is_replayed_to_its_longest_prefix_in_order_of_appearance() -> None:
+    laid = plan(request(6, rollout=1), request(5), request(9, rollout=1))
+    first, second = laid.replays
+    assert first.prompt == [0, 1, 2]
+    assert first.order is not None
+    assert first.order.forced == [3, 4, 5, 6, 7, 8]
+    assert first.order.position == 3
+    assert first.max_tokens == 7  # one more, so that the last token is fed
+    assert first.ends == frozenset()
+    assert second.max_tokens == 3
+    assert laid.replay_key(laid.group[0]) == laid.replay_key(laid.group[2]) == first.order.key
+    assert {first.salt, second.salt} == {job.salt for job in laid.jobs} == {"group 0"}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "forced", "hits"), [(8, 50, 8), (7, 50, 4), (8, None, 4), (9, None, 8), (3, 50, 0)]
+)
+def test_all_full_blocks_but_the_last_token_are_found(
+    tokens: int, forced: int | None, hits: int
+) -> None:
+    (job,) = plan(request(tokens, forced_token=forced)).jobs
+    assert job.hits == hits
+    assert job.prompt == [*range(tokens), *([] if forced is None else [forced])]
+    assert job.order is not None
+    assert (job.order.forced, job.max_tokens) == ([], 7)
+    assert job.order.position == len(job.prompt)
+    assert job.order.seed == -1  # of uint64, in two's complement
+
+
+def test_a_decoded_tail_begins_one_token_behind_the_last_full_block() -> None:
+    (job,) = plan(request(11), tail="decode").jobs
+    assert job.hits == 8
+    assert job.prompt == list(range(9))
+    assert job.order is not None
+    assert job.order.forced == [9, 10, 50]
+    assert job.order.position == 9
+    assert job.max_tokens == 3 + 7
+
+
+def test_a_decoded_tail_begins_behind_the_prompt() -> None:
+    (job,) = plan(request(11, prompt=10), tail="decode").jobs
+    assert job.hits == 8
+    assert job.prompt == list(range(10))
+    (short,) = plan(request(3), tail="decode").jobs
+    assert short.prompt == [0, 1, 2]
+    assert short.order is not None
+    assert short.order.forced == [50]
+
+
+def test_a_refed_prefix_shares_nothing() -> None:
+    replayed, one, other = plan(
+        request(9), request(9, state="prefill"), request(9, state="prefill"), tail="decode"
+    ).jobs
+    assert len({replayed.salt, one.salt, other.salt}) == 3
+    assert (one.reads, one.hits) == (False, 0)
+    assert one.prompt == [*range(9), 50]
+    assert replayed.reads
+
+
+def test_a_forced_end_gives_one_token_that_is_not_used() -> None:
+    (job,) = plan(request(9, forced_token=END)).jobs
+    assert job.max_tokens == 1
+    assert job.ends == frozenset()
+
+
+@pytest.mark.parametrize("change", [{"token_ids": [0, 1, 2, 3, 77]}, {"prompt_length": 2}])
+def test_rollouts_that_differ_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(EngineError, match="question bees, rollout 0: two requests go on from"):
+        plan(request(9), request(5, **change))
+
+
+def test_a_refresh_finds_all_full_blocks_of_a_rollout() -> None:
+    laid = plan(request(9), request(3, rollout=1))
+    job = laid.refresh("bees/0")
+    assert job is not None
+    assert (job.hits, len(job.prompt), job.max_tokens) == (8, 9, 1)
+    assert job.order is None
+    assert laid.refresh("bees/1") is None
