@@ -1,4 +1,4 @@
-"""Milliseconds a question of `full` and ForkHMM, one beside the other, and how ForkHMM's grow.
+"""Milliseconds a question of `full` and ForkHMM without labels, and how ForkHMM's grow.
 
 Processor time, so that a busy machine changes little; the least of a few rounds.
 """
@@ -37,8 +37,8 @@ def recorded(shared: Path) -> list[CurveSample]:
     for row in range(10):
         store = read_store(shared / "data" / "forking-fast" / "llama" / f"row{row:03d}.json.gz")
         samples.append(store.recording.draw((SEED_BASE, row)).sample(0, DRAWS))
-    for name in ("full", "forkhmm"):
-        seconds(ESTIMATORS[name](), samples[0], rounds=1)
+    for estimator in (ESTIMATORS["full"](), ESTIMATORS["forkhmm"](labels=False)):
+        seconds(estimator, samples[0], rounds=1)
     return samples
 
 
@@ -48,7 +48,7 @@ def mean_seconds(estimator: Estimator, samples: list[CurveSample], rounds: int =
 
 
 def test_a_question_of_every_token(recorded: list[CurveSample]) -> None:
-    forkhmm = mean_seconds(ESTIMATORS["forkhmm"](), recorded)
+    forkhmm = mean_seconds(ESTIMATORS["forkhmm"](labels=False), recorded)
     full = mean_seconds(ESTIMATORS["full"](), recorded)
     print(f"forkhmm {1e3 * forkhmm:.1f} ms, full {1e3 * full:.1f} ms: {full / forkhmm:.1f} times")
     assert forkhmm <= MOST_FORKHMM
@@ -59,7 +59,7 @@ def test_a_question_of_every_token(recorded: list[CurveSample]) -> None:
 @pytest.mark.slow
 def test_forkhmm_beside_the_published_way(recorded: list[CurveSample]) -> None:
     """The published method looks for change points by ruptures, with a cost written in Python."""
-    forkhmm = mean_seconds(ESTIMATORS["forkhmm"](), recorded)
+    forkhmm = mean_seconds(ESTIMATORS["forkhmm"](labels=False), recorded)
     published = mean_seconds(ESTIMATORS["full"](detector="ruptures"), recorded, rounds=1)
     print(f"forkhmm {1e3 * forkhmm:.1f} ms, full by ruptures {published:.1f} s")
     assert published >= FASTER_THAN_PUBLISHED * forkhmm
@@ -84,7 +84,7 @@ def long_question(positions: int) -> CurveSample:
 
 
 def test_forkhmm_grows_no_worse_than_linearly() -> None:
-    estimator = ESTIMATORS["forkhmm"]()
+    estimator = ESTIMATORS["forkhmm"](labels=False)
     seconds(estimator, long_question(20), rounds=1)
     short, long = (seconds(estimator, long_question(positions)) for positions in (400, 4000))
     print(f"forkhmm: {1e3 * short:.1f} ms at 400 positions, {1e3 * long:.1f} ms at 4000")

@@ -32,7 +32,7 @@ def measured() -> Measured:
             "raw": [measurement(0.4, l2=0.1, jump=0.5), measurement(0.2, l2=0.1)],
             "other": [measurement(0.3), measurement(0.1)],
         },
-        {"raw": ForkScores(), "other": ForkScores()},
+        {"raw": ForkScores(), "other": ForkScores(fits=4)},
     )
 
 
@@ -55,6 +55,7 @@ def test_a_null_has_its_reason(measured: Measured) -> None:
     assert record["reasons"]["cells[0].tvd_jump_0.20"] == "no question has such a position"
     assert record["noise_law"] == {"made": None}
     assert record["reasons"]["noise_law.made"] == REASON
+    assert record["forks"][0]["estimator"] == "other"
     assert record["forks"][0]["precision"] is None
     assert record["reasons"]["forks[0].precision"] == "no fork reported"
     json.dumps(record, allow_nan=False)

@@ -77,7 +77,7 @@ def test_change_points_count_where_the_estimate_moves() -> None:
     fit = Steps(two([0.5, 0.5, 0.9, 0.75]), np.array([4, 8, 12]))
     assert change_steps(fit, GRID, 0.10).tolist() == [1, 2]
     assert change_steps(fit, GRID, 0.20).tolist() == [1]
-    assert change_steps(Steps(two([0.1, 0.9, 0.1, 0.9]), None), GRID, 0.1).tolist() == []
+    assert change_steps(Steps(fit.curve, np.array([4])), GRID, 0.0).tolist() == []
 
 
 def test_a_jump_is_probable_as_joint_draws_jump() -> None:
@@ -120,6 +120,13 @@ def test_without_a_posterior_only_forks_are_counted() -> None:
     assert scores.matches[0.20, 2].right == 1
     assert not scores.reliability[0.20].steps.any()
     assert scores.coverage[0.9].seen == 0
+
+
+def test_an_estimate_that_reports_no_forks_is_not_counted() -> None:
+    curve = two([0.3, 0.3, 0.7, 0.7])
+    scores = counted(Steps(curve, None), curve, np.full((4, 2), 50))
+    assert scores.fits == 0
+    assert scores.matches[0.10, 2].jumps == 0
 
 
 def test_an_honest_posterior_covers_as_often_as_it_says() -> None:

@@ -35,6 +35,7 @@ def fork_records(
         ({**key, "estimator": name}, scores)
         for key, by_name in measured
         for name, scores in by_name.items()
+        if scores.fits
     ]
     forks: list[dict[str, Any]] = []
     coverage: list[dict[str, Any]] = []

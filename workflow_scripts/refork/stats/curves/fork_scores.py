@@ -92,8 +92,12 @@ class Coverage:
 
 @dataclass
 class ForkScores:
-    """What was counted over the questions of one setting, by ε, tokens and nominal coverage."""
+    """What was counted over the questions of one setting, by ε, tokens and nominal coverage.
 
+    `fits` counts those that report forks: by a posterior, or by change points.
+    """
+
+    fits: int = 0
     matches: Mapping[tuple[float, int], Matches] = field(
         default_factory=lambda: {(e, w): Matches() for e in EPSILONS for w in WITHIN}
     )
@@ -129,9 +133,12 @@ class ForkScores:
         seed
             Of the posterior draws.
         """
+        curves = fit.draws(POSTERIOR_DRAWS, seed) if isinstance(fit, Sampled) else None
+        if curves is None and fit.change_points is None:
+            return
+        self.fits += 1
         taken = np.searchsorted(positions, grid)
         moved = total_variation(reference[taken[1:]], reference[taken[:-1]])
-        curves = fit.draws(POSTERIOR_DRAWS, seed) if isinstance(fit, Sampled) else None
         for epsilon in EPSILONS:
             if curves is None:
                 steps = change_steps(fit, grid, epsilon)
