@@ -12,7 +12,6 @@ from refork.stats.curves.fork_scores import (
     Matches,
     Reliability,
     change_steps,
-    jump_probability,
     match,
 )
 from refork.stats.missing import Missing
@@ -78,13 +77,6 @@ def test_change_points_count_where_the_estimate_moves() -> None:
     assert change_steps(fit, GRID, 0.10).tolist() == [1, 2]
     assert change_steps(fit, GRID, 0.20).tolist() == [1]
     assert change_steps(Steps(fit.curve, np.array([4])), GRID, 0.0).tolist() == []
-
-
-def test_a_jump_is_probable_as_joint_draws_jump() -> None:
-    # The means of the two draws are alike; each of them jumps, up or down.
-    curves = two([[0.2, 0.8, 0.8, 0.8], [0.8, 0.2, 0.2, 0.35]])
-    assert jump_probability(curves, 0.10).tolist() == [1, 0, 0.5]
-    assert jump_probability(curves, 0.20).tolist() == [1, 0, 0]
 
 
 def test_steps_are_binned_by_their_probability() -> None:

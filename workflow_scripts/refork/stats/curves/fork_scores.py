@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refork.stats.curves.estimator import Fit
+from refork.stats.curves.forks import find_forks, intervals, jump_probability
 from refork.stats.curves.reference import EPSILONS, jumps, total_variation
 from refork.stats.missing import Quantity, share
 
 WITHIN = (2, 10)
 """Tokens by which a reported fork may miss a reference jump."""
-CERTAINTY = 0.5
-"""Probability of a jump from which it is reported as a fork."""
 BINS = 10
 NOMINAL = (0.5, 0.8, 0.9)
 """Probabilities of the intervals whose coverage is measured."""
@@ -142,11 +141,11 @@ class ForkScores:
         for epsilon in EPSILONS:
             if curves is None:
                 steps = change_steps(fit, grid, epsilon)
+                found = np.stack([grid[:-1][steps] + 1, grid[1:][steps]], axis=1)
             else:
-                probability = jump_probability(curves, epsilon)
-                self.reliability[epsilon].add(probability, moved > epsilon)
-                steps = np.flatnonzero(probability > CERTAINTY)
-            found = np.stack([grid[:-1][steps] + 1, grid[1:][steps]], axis=1)
+                self.reliability[epsilon].add(jump_probability(curves, epsilon), moved > epsilon)
+                forks = [(one.first + 1, one.last) for one in find_forks(curves, grid, epsilon)]
+                found = np.array(forks, dtype=np.int64).reshape(-1, 2)
             tokens = jumps(positions, reference, epsilon)
             for within in WITHIN:
                 match(self.matches[epsilon, within], found, tokens, within)
@@ -164,17 +163,11 @@ class ForkScores:
         shares = others[open_] / total
         drawn = random.binomial(total, np.clip(curves, 0, 1)) / total
         for nominal, coverage in self.coverage.items():
-            tails = [(1 - nominal) / 2, (1 + nominal) / 2]
-            low, high = np.quantile(curves, tails, axis=0)
+            low, high = intervals(curves, nominal)
             coverage.inside += int(np.count_nonzero((shares >= low) & (shares <= high)))
-            low, high = np.quantile(drawn, tails, axis=0)
+            low, high = intervals(drawn, nominal)
             coverage.predicted += int(np.count_nonzero((shares >= low) & (shares <= high)))
             coverage.seen += shares.size
-
-
-def jump_probability(curves: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Give P(TVD > ε) of every step, shape (G − 1,), from joint draws of shape (count, G, K)."""
-    return np.asarray((total_variation(curves[:, 1:], curves[:, :-1]) > epsilon).mean(axis=0))
 
 
 def change_steps(fit: Fit, grid: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]:
