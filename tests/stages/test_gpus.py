@@ -158,6 +158,21 @@ def test_a_job_takes_what_it_was_given(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("given", ["1,3", "GPU-1,GPU-3"])
+def test_of_more_than_it_asks_for_a_job_leases_its_part(
+    given: str, bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setattr(gpus, "SECONDS_BETWEEN_TRIES", 0.01)
+    for index in ("1", "3"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        lease_gpus(1, "NVIDIA H200", FOUR, tmp_path)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == index
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,7,8")
+    with pytest.raises(EngineError, match="asks for 2 GPUs, but 1 of a kind can be had here"):
+        lease_gpus(2, "NVIDIA H200", FOUR, tmp_path)
+
+
 def test_a_job_without_gpus_leases_none(bare: None, tmp_path: Path) -> None:
     lease_gpus(0, "NVIDIA H200", [], tmp_path)
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
@@ -169,9 +184,9 @@ def test_of_unlike_gpus_the_locked_one_is_taken(bare: None, tmp_path: Path) -> N
 
 
 def test_too_few_gpus_are_said(bare: None, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"asks for 5 GPUs, but this machine has 4 of a kind"):
+    with pytest.raises(EngineError, match=r"asks for 5 GPUs, but 4 of a kind can be had"):
         lease_gpus(5, "NVIDIA H200", FOUR, tmp_path)
-    with pytest.raises(EngineError, match=r"asks for 1 GPUs, but this machine has 0 of a kind"):
+    with pytest.raises(EngineError, match=r"asks for 1 GPUs, but 0 of a kind can be had"):
         lease_gpus(1, "NVIDIA H200", [], tmp_path)
 
 

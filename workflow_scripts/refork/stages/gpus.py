@@ -21,8 +21,6 @@ SECONDS_BETWEEN_TRIES = 0.5
 SHARED = Path("/tmp/refork-gpus")
 """Folder of locks, a user's id behind it: TMPDIR is not the same in every session of a user."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-_ASSIGNED = (VISIBLE, "SLURM_JOB_ID")
-"""Where one of these is set, someone else has given the job its GPUs."""
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (\S+)\)$", re.MULTILINE)
 _HELD: list[IO[str]] = []
 """The locks of this process, open as long as it lives: so long it may use its GPUs."""
@@ -45,8 +43,8 @@ def lease_gpus(
 ) -> None:
     """Wait for free GPUs, and let this process and those that it starts see no others.
 
-    Nothing is leased where none is asked for, or where the job was given its GPUs already: by
-    CUDA_VISIBLE_DEVICES, or by SLURM.
+    A job takes what it was given by CUDA_VISIBLE_DEVICES or by SLURM; where the variable names more
+    GPUs than one job asks for, jobs that run side by side lease them among each other.
 
     Parameters
     ----------
@@ -64,14 +62,18 @@ def lease_gpus(
     EngineError
         The machine has too few of these GPUs.
     """
-    if count == 0 or any(name in os.environ for name in _ASSIGNED):
+    given = os.environ.get(VISIBLE)
+    named = None if given is None else given.split(",")
+    if count == 0 or (len(named) <= count if named else "SLURM_JOB_ID" in os.environ):
         return
     found = list_gpus() if gpus is None else gpus
+    if named:
+        found = [gpu for gpu in found if str(gpu.index) in named or gpu.uuid in named]
     alike = [gpu for gpu in found if hardware.startswith(gpu.name)] or found
     if len(alike) < count:
         names = ", ".join(gpu.name for gpu in alike) or "none"
         raise EngineError(
-            f"a job asks for {count} GPUs, but this machine has {len(alike)} of a kind ({names}); "
+            f"a job asks for {count} GPUs, but {len(alike)} of a kind can be had here ({names}); "
             "lower engine.vllm.tensor_parallel or `gpu` in resources, or use a larger machine"
         )
     leased = _wait_for(count, alike, folder or _shared_folder())
@@ -92,8 +94,8 @@ def list_gpus() -> list[Gpu]:
         told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise EngineError(
-            f"the GPUs of this machine cannot be listed (nvidia-smi -L: {error}); name those that "
-            f"jobs may use in {VISIBLE}, or set `gpu: 0` in resources to lease none"
+            f"the GPUs of this machine cannot be listed (nvidia-smi -L: {error}); name in "
+            f"{VISIBLE} the one that a job may use, and run one job at a time"
         ) from error
     return [Gpu(int(index), name, uuid) for index, name, uuid in _LISTED.findall(told.stdout)]
 
