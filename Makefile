@@ -48,8 +48,8 @@ test: $(READY) ## run all tests but those of vLLM, about 20 minutes
 test-fast: $(READY) ## run the tests that need no model and no workflow
 	$(BIN)/pytest -q -m "not model and not workflow and not slow and not timed" $(TWO_WORKERS)
 
-test-vllm: $(VLLM_READY) ## run the tests of the vLLM engine on the CPU
-	$(VLLM)/bin/pytest -m vllm tests/engines
+test-vllm: $(VLLM_READY) ## run the tests of the vLLM engine on the CPU, about 5 minutes
+	$(VLLM)/bin/pytest -m vllm tests/engines tests/benchmarks/test_vllm_speed.py
 
 lint: $(READY) ## check style, types, import floors and the workflow
 	$(BIN)/ruff check

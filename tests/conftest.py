@@ -24,11 +24,15 @@ settings.register_profile("refork", deadline=None)
 settings.load_profile("refork")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests go to one worker: those of an engine, else those of a module; longest first.
+    """Mark benchmarks as timed, and say which tests go to one worker; long ones come first.
 
-    Each worker then opens an engine, or runs a module's study, that no other does.
+    Each worker opens an engine, or runs a module's study, that no other does.
     """
+    for item in items:
+        if item.path.parent.name == "benchmarks":
+            item.add_marker("timed")
     if not config.pluginmanager.hasplugin("xdist"):
         return
     groups = [_group(item) for item in items]

