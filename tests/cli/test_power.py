@@ -3,11 +3,13 @@
 import gzip
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.repository import BIN, ROOT
 from helpers.stores import made_store
 from refork.cli.main import main
 from refork.data.store import write_store
@@ -143,6 +145,18 @@ def test_progress_goes_to_stderr_and_a_table_to_stdout(
     assert "4/4" in captured.err
     assert "segment" in captured.out
     assert "Δ TVD to raw" in captured.out
+
+
+def test_the_command_of_the_page(tmp_path: Path) -> None:
+    write_store(made_store(draws=60), tmp_path / "made" / "row000.json.gz")
+    page = (ROOT / "docs" / "curves.md").read_text()
+    [command] = re.findall(r"^\$ \.venv/bin/refork (power .*)$", page, re.MULTILINE)
+    words = command.replace("STORES", "made").split()
+    done = subprocess.run(
+        [BIN / "refork", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "forkhmm" in done.stdout
 
 
 WRONG: list[tuple[list[str], str]] = [
