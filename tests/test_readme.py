@@ -41,6 +41,9 @@ RUN_BY = {
     ".venv/bin/refork lock config/studies/mine.yaml": MINE,
     ".venv/bin/refork plan config/studies/mine.yaml": MINE,
     ".venv/bin/snakemake --cores 2 --configfile config/studies/mine.yaml": MINE,
+    ".venv/bin/refork power STORES --estimators full,forkhmm --samples 5,30 --strides 1,4": (
+        "tests/cli/test_power.py::test_the_command_of_the_page"
+    ),
     "python3 -m venv .venv-engine": ENGINE,
     ".venv-engine/bin/pip install -r envs/torch.txt": ENGINE,
     ".venv-engine/bin/pip install --no-deps --no-build-isolation -e .": ENGINE,
