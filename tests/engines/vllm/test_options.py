@@ -1,0 +1,102 @@
+"""What is refused before vLLM is imported, and what it is started with."""
+
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from refork.engines import open_engine
+from refork.engines.interface import EngineSettings, VllmSettings
+from refork.engines.vllm.options import (
+    block_size,
+    check_settings,
+    llm_arguments,
+    set_environment,
+)
+from refork.errors import EngineError
+
+CPU = EngineSettings(kind="vllm", device="cpu", dtype="bfloat16", threads=2, batch_rows=16)
+CUDA = replace(CPU, device="cuda")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let vLLM seem to be there."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
+def test_vllm_that_is_absent_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="vllm is not installed in this environment; install"):
+        open_engine(CPU, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": "tpu"}, "engine.device: 'tpu' is not one of cpu, cuda"),
+        ({"dtype": "float16"}, "engine.dtype: 'float16' is not one of bfloat16, float32"),
+        ({"kernels": "magic"}, "engine.kernels: 'magic' is not one of"),
+        ({"kernels": "batch_invariant"}, "no batch-invariant kernels for the CPU; take stock"),
+        ({"vllm": VllmSettings(tail="drop")}, "engine.vllm.tail: 'drop' is not one of prefill"),
+        ({"vllm": VllmSettings(filler_rows=-1)}, "engine.vllm.filler_rows: -1 is below 0"),
+        ({"vllm": VllmSettings(block_size=16)}, "block_size: 16; on the CPU .* multiple of 32"),
+        ({"vllm": VllmSettings(tensor_parallel=2)}, "2 GPUs are asked for, but at most 1 can be"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_what_cannot_be_started_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        check_settings(replace(CPU, **changes))
+
+
+@pytest.mark.usefixtures("installed")
+def test_cuda_that_is_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(EngineError, match="cuda is asked for, but torch sees no GPU"):
+        check_settings(CUDA)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=2)))
+    with pytest.raises(EngineError, match="3 GPUs are asked for, but at most 2 can be had"):
+        check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=3)))
+
+
+def test_blocks_are_those_of_the_device_or_those_asked_for() -> None:
+    assert (block_size(CPU), block_size(CUDA)) == (32, 16)
+    assert block_size(replace(CPU, vllm=VllmSettings(block_size=64))) == 64
+
+
+def test_on_the_cpu_the_order_of_all_is_ours() -> None:
+    arguments = llm_arguments(replace(CPU, vllm=VllmSettings(filler_rows=40)), Path("model"))
+    assert arguments["enforce_eager"]
+    assert not arguments["enable_chunked_prefill"]
+    assert not arguments["async_scheduling"]
+    assert arguments["max_num_seqs"] == 40
+    assert arguments["kv_cache_memory_bytes"] == 2 * 2**30
+
+
+def test_on_cuda_kernels_and_memory_are_those_of_vllm() -> None:
+    arguments = llm_arguments(CUDA, Path("model"))
+    assert not {"enforce_eager", "enable_chunked_prefill"} & {*arguments}
+    assert arguments["kv_cache_memory_bytes"] is None
+    assert arguments["max_num_seqs"] == 16
+    assert arguments["enable_prefix_caching"]
+
+
+@pytest.mark.parametrize(("kernels", "flag"), [("stock", "0"), ("batch_invariant", "1")])
+def test_one_process_and_the_kernels_asked_for(
+    kernels: str, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", {"VLLM_LOGGING_LEVEL": "DEBUG"})
+        set_environment(replace(CUDA, kernels=kernels))
+        assert os.environ["VLLM_BATCH_INVARIANT"] == flag
+        assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+        assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+        assert os.environ["OMP_NUM_THREADS"] == "2"
+        assert os.environ["VLLM_LOGGING_LEVEL"] == "DEBUG"
