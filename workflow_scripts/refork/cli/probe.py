@@ -59,6 +59,9 @@ def _probe(graph: Graph, name: str, arguments: argparse.Namespace) -> ProbeRecor
         return probe_variant(graph, variant)
     print(f"refork: probing {name}", file=sys.stderr)
     python = variant.settings.engine.python
+    if variant.rollouts.settings["engine"]["kind"] == "vllm":
+        # vLLM gives its memory back only with its process.
+        python = python or sys.executable
     if python is None:
         return probe_variant(graph, variant)
     return _probe_elsewhere(python, arguments, name)
