@@ -197,12 +197,12 @@ def cpu_attention(sequences: Sequences) -> Attend:
 
 KERNELS: dict[str, Callable[[Sequences], Attend]] = {
     "torch": torch_attention,
-    "flex": flex_attention,
     "vllm cpu": cpu_attention,
     "vllm flash 2": flash_attention(2, 0),
     "vllm flash 3": flash_attention(3, 0),
     "vllm flash 3, uncut": flash_attention(3, 1),
     "vllm triton": triton_attention(cut=True),
     "vllm triton, uncut": triton_attention(cut=False),
+    "flex": flex_attention,
 }
-"""Every kernel by name."""
+"""Every kernel by name; last the one that compiles anew for many sizes."""
