@@ -45,13 +45,14 @@ def vllm_subjects() -> Iterator[Any]:
     if find_spec("vllm") is None:
         return
     for tail in ("prefill", "decode"):
-        for model, dtype, marks in (
-            ("wide_model", "float32", ()),
-            ("wide_model", "bfloat16", ()),
-            ("smollm2", "bfloat16", (pytest.mark.model,)),
+        for model, dtype, gib, marks in (
+            ("wide_model", "float32", 0.25, ()),
+            ("wide_model", "bfloat16", 0.25, ()),
+            ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)),
         ):
+            settings = {"vllm": VllmSettings(tail=tail, cache_gib=gib)}
             yield pytest.param(
-                ("vllm", dtype, model, DTYPES[dtype], {"vllm": VllmSettings(tail=tail)}),
+                ("vllm", dtype, model, DTYPES[dtype], settings),
                 id=f"vllm-{model}-{tail}-{dtype}",
                 marks=(*VLLM, *marks),
             )

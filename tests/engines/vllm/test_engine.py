@@ -29,7 +29,8 @@ BLOCK = 32
 
 def open_subject(folder: Path, dtype: str = "float32", rows: int = 64, **vllm: Any) -> Subject:
     """Open the vLLM engine on a model folder."""
-    return make_subject("vllm", dtype, folder, 0.0, batch_rows=rows, vllm=VllmSettings(**vllm))
+    settings = VllmSettings(**{"cache_gib": 1.0, **vllm})
+    return make_subject("vllm", dtype, folder, 0.0, batch_rows=rows, vllm=settings)
 
 
 @pytest.fixture(scope="module")
