@@ -19,7 +19,7 @@ class Information:
 
     power: float = 1.2
     always: float = 0.01
-    unknown: float = 0.05  # of a step whose p_t or dropped mass is unknown
+    unknown: float = 0.033  # of a step whose p_t or dropped mass is unknown
 
     def time(
         self,

@@ -41,12 +41,12 @@ class Scale:
 
 USUAL = (Scale(),)
 SCALES = (
-    Scale(1, 1, prior=0.6),
-    Scale(1, 0.25, prior=0.08),
-    Scale(1, 4, prior=0.08),
-    Scale(8, 1, prior=0.08),
-    Scale(64, 0.25, prior=0.08),
-    Scale(64, 1, prior=0.08),
+    Scale(1, 1, prior=0.7),
+    Scale(1, 0.25, prior=0.06),
+    Scale(1, 4, prior=0.06),
+    Scale(8, 1, prior=0.06),
+    Scale(64, 0.25, prior=0.06),
+    Scale(64, 1, prior=0.06),
 )
 
 
@@ -56,6 +56,7 @@ def probable(
     seen: Sequence[Seen],
     levels: NDArray[np.int64],
     *,
+    informed: bool,
     least: float,
     most: int,
 ) -> list[tuple[Scale, float]]:
@@ -69,6 +70,9 @@ def probable(
         What every stick saw.
     levels
         Shape (positions − 1,): level of each step.
+    informed
+        Whether anything is known of the base path. Where it is not, information is a guess, and
+        no scale is more usual than another.
     least, most
         Scales less probable than `least` are left out, and all but the `most` probable.
     """

@@ -39,9 +39,9 @@ class Jump:
 class Motion:
     """Rates of one unit of information; the defaults were set on recorded curves of two models."""
 
-    diffusion: float = 3e-4
-    jumps: tuple[Jump, ...] = (Jump(0.15, 0.012), Jump(0.032, 0.12))
-    reset: float = 0.0015
+    diffusion: float = 4.5e-4
+    jumps: tuple[Jump, ...] = (Jump(0.225, 0.012), Jump(0.048, 0.12))
+    reset: float = 0.00225
     fresh: tuple[float, float] = (0.6, 0.4)  # Beta parameters of a fresh start
 
 
