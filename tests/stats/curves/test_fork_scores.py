@@ -54,9 +54,9 @@ GRID = np.array([0, 4, 8, 12])
 def test_forks_are_intervals_of_tokens() -> None:
     matches = Matches()
     match(matches, np.array([[1, 4], [9, 12]]), np.array([3, 6, 30]), 1)
-    assert (matches.found, matches.right, matches.jumps, matches.hit) == (2, 1, 3, 1)
+    assert (matches.reported, matches.right, matches.jumps, matches.hit) == (2, 1, 3, 1)
     match(matches, np.array([[1, 4], [9, 12]]), np.array([3, 6, 30]), 3)
-    assert (matches.found, matches.right, matches.jumps, matches.hit) == (4, 3, 6, 3)
+    assert (matches.reported, matches.right, matches.jumps, matches.hit) == (4, 3, 6, 3)
     assert matches.precision == pytest.approx(0.75)
     assert matches.recall == pytest.approx(0.5)
 
@@ -100,7 +100,7 @@ def test_a_posterior_is_judged_by_its_own_probabilities() -> None:
     fit = Joint(curve, np.array([4]), posterior=curve[None])
     scores = counted(fit, curve, others)
     matches = scores.matches[0.20, 2]
-    assert (matches.found, matches.right, matches.jumps, matches.hit) == (1, 1, 1, 1)
+    assert (matches.reported, matches.right, matches.jumps, matches.hit) == (1, 1, 1, 1)
     assert scores.reliability[0.20].steps.tolist() == [2] + [0] * (BINS - 2) + [1]
     assert scores.reliability[0.20].jumped.tolist() == [0] * (BINS - 1) + [1]
 

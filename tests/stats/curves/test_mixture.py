@@ -5,7 +5,7 @@ import pytest
 
 from helpers.stores import made_store
 from refork.errors import ReforkError
-from refork.stats.curves.mixture import NONE, Recording, filled
+from refork.stats.curves.mixture import NONE, Recording, filled, seed_of
 
 
 def recording(**sizes: int) -> Recording:
@@ -20,6 +20,12 @@ def recording(**sizes: int) -> Recording:
         lengths=tuple(np.arange(size) for size in lengths),
         categories=4,
     )
+
+
+def test_every_track_has_the_seeds_of_the_published_draws() -> None:
+    assert seed_of("llama", 7) == (43_000_000, 7)
+    assert seed_of("deepseek", 7) == (43_500_000, 7)
+    assert seed_of("another", 0) == (43_000_000, 0)
 
 
 def test_the_draws_are_those_of_the_position_s_own_generator() -> None:

@@ -7,13 +7,12 @@ import pytest
 from helpers.repository import ROOT
 from refork.data.store import read_store
 from refork.stats.curves.full import Full
-from refork.stats.curves.mixture import Recording
+from refork.stats.curves.mixture import Recording, seed_of
 from refork.stats.curves.raw import Raw
 from refork.stats.curves.reference import jump_regions
 from refork.stats.curves.scores import TVD, Scores, average, over_questions, score
 
 STORES = ROOT.parent / "shared" / "data" / "forking-fast"
-SEEDS = {"llama": 43_000_000, "deepseek": 43_500_000}
 QUESTIONS, REPLICATES = 40, 2
 
 recorded = pytest.mark.skipif(not STORES.is_dir(), reason="the stores lie outside the repository")
@@ -29,7 +28,7 @@ def scores(estimator: Full | Raw, track: str, stride: int, draws: int) -> list[S
     found: list[Scores] = []
     for row in range(QUESTIONS):
         one = recording(track, row)
-        drawn = one.draw((SEEDS[track], row))
+        drawn = one.draw(seed_of(track, row))
         regions = jump_regions(one.positions, one.curve)
         blocks = []
         for first in range(0, REPLICATES * draws, draws):

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from refork.stats.curves.estimator import Chosen
-from refork.stats.curves.full import FIXED, Full
+from refork.stats.curves.full import FALLBACK, Full
 from refork.stats.curves.kernel import Kernel
 from refork.stats.curves.raw import Raw
 from refork.stats.curves.sample import CurveSample, sample_from_counts
@@ -79,8 +79,8 @@ def test_one_draw_a_position_leaves_the_fixed_choice(estimator: Full | Kernel | 
     fit = estimator.fit(flat(1))
     assert fit.chosen["selection"] == "fixed: one draw a position cannot be cross-validated"
     given = getattr(estimator, "penalty", None)
-    assert fit.chosen.get("penalty", FIXED[0]) == (FIXED[0] if given is None else given)
-    assert fit.chosen.get("bandwidth", FIXED[1]) == FIXED[1]
+    assert fit.chosen.get("penalty", FALLBACK[0]) == (FALLBACK[0] if given is None else given)
+    assert fit.chosen.get("bandwidth", FALLBACK[1]) == FALLBACK[1]
     assert fit.tuning is not None
     assert fit.tuning.best is None
     np.testing.assert_allclose(fit.mean(np.arange(20)).sum(axis=1), 1)

@@ -15,6 +15,7 @@ from refork.errors import ReforkError
 from refork.report.power import Measured, power_record
 from refork.stats.curves.estimator import Estimator
 from refork.stats.curves.fork_scores import ForkScores
+from refork.stats.curves.mixture import seed_of
 from refork.stats.curves.noise_law import measured_law
 from refork.stats.curves.power import (
     PowerQuestion,
@@ -24,14 +25,10 @@ from refork.stats.curves.power import (
     settings,
 )
 
-SEED_BASES = {"llama": 43_000_000, "deepseek": 43_500_000}
-"""Seeds of the mixture draws of the published tracks, the draws that others take too."""
-OTHER_SEED_BASE = 43_000_000
-
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One question, its file, the set of recordings that it belongs to, and its number there."""
+    """One question, its file, the set of stores that it belongs to, and its number there."""
 
     path: Path
     track: str
@@ -128,9 +125,9 @@ def _read(path: Path, crossed: Sequence[Setting], replicates: int) -> _Recorded:
                 f"--strides {setting.stride}: leaves one of the {len(recording.positions)} "
                 f"positions of {path}; at most {len(recording.positions) - 1}"
             )
-    base = SEED_BASES.get(store.meta.track, OTHER_SEED_BASE)
+    seed = seed_of(store.meta.track, store.meta.row_id)
     try:
-        question = power_question(recording, (base, store.meta.row_id), store.s)
+        question = power_question(recording, seed, store.s)
     except ReforkError as error:
         raise ReforkError(f"{path}: {error}") from error
     return _Recorded(path, store.meta.track, store.meta.row_id, question)

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from refork.report.wording import MISSING, decimal, percent
-from refork.stats.curves.power import GIVEN
+from refork.stats.curves.estimator import GIVEN
 from refork.stats.curves.scores import FLAT, JUMPS, TVD
 
 WIDEST = 180  # columns
@@ -92,7 +92,7 @@ def _fork_table(forks: Sequence[Mapping[str, Any]]) -> Table:
                 one,
                 decimal(one["epsilon"]),
                 str(one["within"]),
-                str(one["found"]),
+                str(one["reported"]),
                 decimal(one["precision"]),
                 str(one["jumps"]),
                 decimal(one["recall"]),

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refork.report.power_forks import Reasons, fork_records
+from refork.stats.bootstrap import CONFIDENCE
 from refork.stats.curves.fork_scores import ForkScores
-from refork.stats.curves.noise_law import Estimate, NoiseLaw
+from refork.stats.curves.noise_law import Bounded, NoiseLaw
 from refork.stats.curves.power import SECONDS, Measurement, Setting
 from refork.stats.curves.scores import (
-    CONFIDENCE,
     FLAT,
     JUMPS,
     L2,
@@ -142,15 +142,15 @@ def _law(law: NoiseLaw | Missing, path: str, reasons: Reasons) -> dict[str, Any]
         "tvd": list(law.distance),
         "multinomial_tvd": list(law.null),
         "ratio": [
-            _estimate(ratio, f"{path}.ratio[{at}]", reasons) for at, ratio in enumerate(law.ratio)
+            _bounded(ratio, f"{path}.ratio[{at}]", reasons) for at, ratio in enumerate(law.ratio)
         ],
-        "slope": _estimate(law.slope, f"{path}.slope", reasons),
+        "slope": _bounded(law.slope, f"{path}.slope", reasons),
         "multinomial_slope": reasons.value(law.null_slope, f"{path}.multinomial_slope"),
     }
 
 
-def _estimate(estimate: Estimate, path: str, reasons: Reasons) -> dict[str, Any]:
+def _bounded(figure: Bounded, path: str, reasons: Reasons) -> dict[str, Any]:
     return {
-        part: reasons.value(getattr(estimate, part), f"{path}.{part}")
+        part: reasons.value(getattr(figure, part), f"{path}.{part}")
         for part in ("value", "low", "high")
     }

@@ -47,7 +47,7 @@ def fork_records(
                     **key,
                     "epsilon": epsilon,
                     "within": within,
-                    "found": matches.found,
+                    "reported": matches.reported,
                     "jumps": matches.jumps,
                     "precision": reasons.value(matches.precision, f"{path}.precision"),
                     "recall": reasons.value(matches.recall, f"{path}.recall"),
@@ -55,7 +55,7 @@ def fork_records(
             )
         for nominal, one in scores.coverage.items():
             if one.seen:
-                record = {**key, "nominal": nominal, "cells": one.seen}
+                record = {**key, "nominal": nominal, "categories": one.seen}
                 path = f"coverage[{len(coverage)}]"
                 curve = reasons.value(one.of_curve, f"{path}.curve")
                 shares = reasons.value(one.of_shares, f"{path}.shares")

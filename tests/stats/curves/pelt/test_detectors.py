@@ -14,6 +14,7 @@ from scipy.special import xlogy
 from helpers.repository import ROOT
 from refork.data.store import read_store
 from refork.errors import ReforkError
+from refork.stats.curves.mixture import seed_of
 from refork.stats.curves.pelt.costs import COSTS, Multinomial
 from refork.stats.curves.pelt.detectors import change_points
 
@@ -21,7 +22,6 @@ Floats = NDArray[np.float64]
 
 PENALTIES = [2.0**power for power in range(12)]
 STORES = ROOT.parent / "shared" / "data" / "forking-fast"
-SEEDS = {"llama": 43_000_000, "deepseek": 43_500_000}
 
 
 def cuts(name: str, counts: Floats, penalty: float, detector: str = "compiled") -> list[int]:
@@ -60,7 +60,7 @@ def test_equal_to_ruptures(counts: Floats, name: str, min_size: int, penalty: fl
 
 def recorded(track: str, row: int, stride: int) -> tuple[NDArray[np.int64], Floats]:
     recording = read_store(STORES / track / f"row{row:03d}.json.gz").recording
-    sample = recording.draw((SEEDS[track], row)).sample(0, 30, stride)
+    sample = recording.draw(seed_of(track, row)).sample(0, 30, stride)
     return sample.positions, sample.counts
 
 

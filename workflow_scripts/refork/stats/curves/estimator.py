@@ -19,13 +19,16 @@ from refork.stats.curves.sample import CurveSample
 Chosen: TypeAlias = Mapping[str, float | str]
 """Hyper-parameters by name."""
 
+SELECTION, GIVEN = "selection", "given"
+"""Key of `Fit.chosen` that says how they were chosen, and its value where none were."""
+
 
 class Fit(Protocol):
     """Curves of one question."""
 
     @property
     def chosen(self) -> Chosen:
-        """Hyper-parameters in use; `selection` says how they were chosen where they can be."""
+        """Hyper-parameters in use; `SELECTION` says how they were chosen where they can be."""
 
     @property
     def change_points(self) -> NDArray[np.int64] | None:

@@ -19,10 +19,11 @@ from refork.stats.missing import Quantity, share
 WITHIN = (2, 10)
 """Tokens by which a reported fork may miss a reference jump."""
 BINS = 10
+"""Of jump probabilities, equally wide."""
 NOMINAL = (0.5, 0.8, 0.9)
 """Probabilities of the intervals whose coverage is measured."""
-CERTAIN = 0.02
-"""Categories are looked at where their mean is further than this from 0 and 1."""
+MARGIN = 0.02
+"""A category is in doubt where its mean is further than this from 0 and 1."""
 POSTERIOR_DRAWS = 200
 
 
@@ -38,7 +39,7 @@ class Sampled(Protocol):
 class Matches:
     """Reported forks, those near a reference jump, reference jumps, those near a reported fork."""
 
-    found: int = 0
+    reported: int = 0
     right: int = 0
     jumps: int = 0
     hit: int = 0
@@ -46,7 +47,7 @@ class Matches:
     @property
     def precision(self) -> Quantity:
         """Share of the reported forks that are near a jump."""
-        return share(self.right, self.found, "fork reported")
+        return share(self.right, self.reported, "fork reported")
 
     @property
     def recall(self) -> Quantity:
@@ -155,12 +156,12 @@ class ForkScores:
     def _cover(
         self, curves: NDArray[np.float64], others: NDArray[np.int64], random: np.random.Generator
     ) -> None:
-        """Count the held-out shares in the intervals, where the estimate is not nearly certain."""
+        """Count the held-out shares in the intervals, of categories in doubt."""
         total = np.broadcast_to(others.sum(axis=1, keepdims=True), others.shape)
         mean = curves.mean(axis=0)
-        open_ = (total > 0) & (mean > CERTAIN) & (mean < 1 - CERTAIN)
-        curves, total = curves[:, open_], total[open_]
-        shares = others[open_] / total
+        doubtful = (total > 0) & (mean > MARGIN) & (mean < 1 - MARGIN)
+        curves, total = curves[:, doubtful], total[doubtful]
+        shares = others[doubtful] / total
         drawn = random.binomial(total, np.clip(curves, 0, 1)) / total
         for nominal, coverage in self.coverage.items():
             low, high = intervals(curves, nominal)
@@ -186,7 +187,7 @@ def match(
     """Count forks, each an interval of tokens [forks, 2], against the tokens of jumps [jumps]."""
     gap = np.maximum(found[:, :1] - tokens, tokens - found[:, 1:])
     close = gap <= within
-    matches.found += len(found)
+    matches.reported += len(found)
     matches.right += int(np.count_nonzero(close.any(axis=1)))
     matches.jumps += len(tokens)
     matches.hit += int(np.count_nonzero(close.any(axis=0)))

@@ -14,8 +14,8 @@ from refork.stats.curves.tuning import FOLDS
 
 PENALTIES = tuple(2.0**power for power in range(12))
 """Nats, from 1 to 2048."""
-FIXED = (64.0, 32.0)
-"""Penalty and bandwidth of the fixed variant, and where draws are too few for a choice."""
+FALLBACK = (64.0, 32.0)
+"""Penalty and bandwidth where draws are too few for a choice: those of the fixed variant."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Full:
             penalties,
             bandwidths,
             fallback=(
-                FIXED[0] if self.penalty is None else self.penalty,
-                FIXED[1] if self.bandwidth is None else self.bandwidth,
+                FALLBACK[0] if self.penalty is None else self.penalty,
+                FALLBACK[1] if self.bandwidth is None else self.bandwidth,
             ),
             named=("cost", "penalty", "bandwidth"),
             cost=self.cost,

@@ -16,6 +16,16 @@ from refork.stats.curves.sample import CurveSample
 
 NONE = -1
 """Outcome, branch and length of a position that has no draws."""
+_SEEDS = {"deepseek": 43_500_000}
+_COMMON_SEED = 43_000_000
+
+
+def seed_of(track: str, row: int) -> tuple[int, int]:
+    """Give the seed of the draws of a question: that of its set of recordings, and its number.
+
+    The seeds are those by which others have drawn from the published stores.
+    """
+    return _SEEDS.get(track, _COMMON_SEED), row
 
 
 @dataclass(frozen=True)

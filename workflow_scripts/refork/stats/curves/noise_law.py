@@ -24,7 +24,7 @@ SAMPLES = (5, 10, 20, 50, 100)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Bounded:
     """A figure and its 95 % interval: percentiles of a bootstrap that draws whole questions."""
 
     value: Quantity
@@ -45,8 +45,8 @@ class NoiseLaw:
     samples: tuple[int, ...]
     distance: tuple[float, ...]
     null: tuple[float, ...]
-    ratio: tuple[Estimate, ...]
-    slope: Estimate
+    ratio: tuple[Bounded, ...]
+    slope: Bounded
     null_slope: Quantity
 
 
@@ -100,24 +100,14 @@ def noise_law(
         distance=tuple(mean.tolist()),
         null=tuple(mean_null.tolist()),
         ratio=tuple(
-            _estimate(
+            _bounded(
                 _ratio(mean[at], mean_null[at]), _ratio(drawn[:, at], drawn_null[:, at]), questions
             )
             for at in range(len(samples))
         ),
-        slope=_estimate(_slope(mean, samples), _slope(drawn, samples), questions),
+        slope=_bounded(_slope(mean, samples), _slope(drawn, samples), questions),
         null_slope=_known(float(_slope(mean_null, samples))),
     )
-
-
-@lru_cache(maxsize=64)
-def _null_table(size: int, pool: int) -> NDArray[np.float64]:
-    """Part of one category in the expected distance, by its count 0 … `pool` in the histogram.
-
-    For independent X and Y of one law on the whole numbers E|X − Y| = 2 Σ_x F(x)(1 − F(x)).
-    """
-    below = bdtr(np.arange(size)[:, None], size, np.arange(pool + 1)[None] / pool)
-    return np.asarray((below * (1 - below)).sum(axis=0) / size)
 
 
 def measured_law(questions: Sequence[MixtureDraws]) -> NoiseLaw | Missing:
@@ -133,6 +123,16 @@ def measured_law(questions: Sequence[MixtureDraws]) -> NoiseLaw | Missing:
     )
 
 
+@lru_cache(maxsize=64)
+def _null_table(size: int, pool: int) -> NDArray[np.float64]:
+    """Part of one category in the expected distance, by its count 0 … `pool` in the histogram.
+
+    For independent X and Y of one law on the whole numbers E|X − Y| = 2 Σ_x F(x)(1 − F(x)).
+    """
+    below = bdtr(np.arange(size)[:, None], size, np.arange(pool + 1)[None] / pool)
+    return np.asarray((below * (1 - below)).sum(axis=0) / size)
+
+
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(part / whole)
@@ -145,19 +145,17 @@ def _slope(distance: NDArray[np.float64], samples: Sequence[int]) -> NDArray[np.
         return np.asarray(np.log(distance) @ across / (across @ across))
 
 
-def _estimate(
-    value: NDArray[np.float64], resampled: NDArray[np.float64], questions: int
-) -> Estimate:
+def _bounded(value: NDArray[np.float64], resampled: NDArray[np.float64], questions: int) -> Bounded:
     known = _known(float(value))
     if isinstance(known, Missing):
-        return Estimate(known, known, known)
+        return Bounded(known, known, known)
     if questions == 1:
         alone = Missing("one question alone: no spread to judge by")
-        return Estimate(known, alone, alone)
+        return Bounded(known, alone, alone)
     tail = (1 - CONFIDENCE) / 2
     # Resamples of questions that never differ say nothing of the law.
     low, high = np.quantile(resampled[np.isfinite(resampled)], [tail, 1 - tail])
-    return Estimate(known, float(low), float(high))
+    return Bounded(known, float(low), float(high))
 
 
 def _known(value: float) -> Quantity:

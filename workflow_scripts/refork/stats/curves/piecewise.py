@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refork.errors import ReforkError
 from refork.stats.curves import piecewise_kernels as kernels
-from refork.stats.curves.estimator import Chosen
+from refork.stats.curves.estimator import GIVEN, SELECTION, Chosen
 from refork.stats.curves.pelt.costs import COSTS
 from refork.stats.curves.pelt.detectors import DETECTORS, MIN_SIZE, change_points
 from refork.stats.curves.piecewise_kernels import Rows
@@ -144,7 +144,7 @@ class Piecewise:
     def fit(self, sample: CurveSample) -> PiecewiseFit:
         """Choose by held-out log-likelihood where there is a choice, and smooth by the choice."""
         if len(self.choices) == 1:
-            return self._fit(sample, self.choices[0], "given")
+            return self._fit(sample, self.choices[0], GIVEN)
         tuning = tune(self, sample, self.folds)
         best = self.fallback if tuning.best is None else self.choices[tuning.best]
         return self._fit(sample, best, tuning.selection, tuning)
@@ -198,7 +198,7 @@ class Piecewise:
         drawn = sample.observed
         rows = Rows(sample.positions[drawn], sample.counts[drawn])
         return PiecewiseFit(
-            chosen={**self._named(choice), "selection": selection},
+            chosen={**self._named(choice), SELECTION: selection},
             rows=rows,
             begins=self._cuts(rows, choice[:1])[0],
             bandwidth=choice[1],

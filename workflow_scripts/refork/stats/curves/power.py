@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from refork.stats.curves.estimator import Estimator
+from refork.stats.curves.estimator import GIVEN, SELECTION, Estimator
 from refork.stats.curves.fork_scores import ForkScores
 from refork.stats.curves.mixture import MixtureDraws, Recording
 from refork.stats.curves.reference import jump_regions
@@ -16,9 +16,6 @@ from refork.stats.curves.scores import Scores, average, score
 
 SECONDS: Final = "seconds"
 """Name of the processor time of one fit and its curve, beside the errors of `scores`."""
-
-SELECTION, GIVEN = "selection", "given"
-"""Key of a fit's hyper-parameters that says how they were chosen, and its value where none were."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refork.stats.curves.estimator import Chosen
+from refork.stats.curves.estimator import GIVEN, SELECTION, Chosen
 from refork.stats.curves.sample import CurveSample
 from refork.stats.curves.skipped import Skipped
 
@@ -18,7 +18,7 @@ class RawFit:
     positions: NDArray[np.int64]
     shares: NDArray[np.float64]
     skipped: Skipped
-    chosen: Chosen = field(default_factory=lambda: {"selection": "given"})
+    chosen: Chosen = field(default_factory=lambda: {SELECTION: GIVEN})
     change_points: None = None
 
     def mean(self, positions: ArrayLike) -> NDArray[np.float64]:

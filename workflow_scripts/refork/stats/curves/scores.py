@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from refork.stats.bootstrap import CONFIDENCE
 from refork.stats.curves.mixture import filled
 from refork.stats.curves.reference import EPSILONS, total_variation
 from refork.stats.missing import Missing, Quantity
 
-CONFIDENCE = 0.95
 FLOOR = 1e-4
 """Share that is mixed into an estimate before its logarithm is taken: raw curves hold zeros."""
 

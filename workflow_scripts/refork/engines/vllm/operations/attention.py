@@ -6,6 +6,7 @@ from itertools import accumulate
 import torch
 import torch.nn.functional as F  # noqa: N812 - as torch's own pages name it
 
+from refork.engines.describe import BLOCK_SIZES
 from refork.engines.vllm.operations.comparing import Compared, Operation, Output, compared
 from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.gpu_attention import flash_attention, triton_attention
@@ -27,8 +28,7 @@ def attention_operations(
     shape: ModelShape, place: Place, count: int
 ) -> Iterator[tuple[str, str, Callable[[], Operation]]]:
     """Yield name, kernel and maker of every attention of a model."""
-    page = 16 if place.device == "cuda" else 32  # as the engine's pages
-    sequences = Sequences(shape, place, count, page)
+    sequences = Sequences(shape, place, count, page=BLOCK_SIZES[place.device])
     for kernel, make in KERNELS.items():
         for name, last in PHASES.items():
             yield name, kernel, _maker(name, kernel, sequences, make, last)

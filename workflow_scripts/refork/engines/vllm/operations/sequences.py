@@ -21,7 +21,7 @@ class Sequences:
     shape: ModelShape
     place: Place
     count: int
-    page: int  # tokens of a page of keys and values
+    page: int  # tokens of a page of keys and values: a block of the cache
 
     @cached_property
     def lengths(self) -> list[int]:
