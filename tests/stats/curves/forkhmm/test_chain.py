@@ -125,7 +125,7 @@ def split_weight(now: int, after: int, other: Floats, place: int, tables: kernel
         cell, share = tables.cell[place, after, rest], tables.share[place, after, rest]
         stands = (1 - share) * (cell == now) + share * (cell + 1 == now)
         weight += tables.spikes[after, rest] * other[rest] * stands
-    return weight / tables.scale[place, now]
+    return float(weight / tables.scale[place, now])
 
 
 @pytest.fixture
