@@ -22,7 +22,7 @@ BINS = 10
 """Of jump probabilities, equally wide."""
 NOMINAL = (0.5, 0.8, 0.9)
 """Probabilities of the intervals whose coverage is measured."""
-MARGIN = 0.02
+DOUBT = 0.02
 """A category is in doubt where its mean is further than this from 0 and 1."""
 POSTERIOR_DRAWS = 200
 
@@ -159,7 +159,7 @@ class ForkScores:
         """Count the held-out shares in the intervals, of categories in doubt."""
         total = np.broadcast_to(others.sum(axis=1, keepdims=True), others.shape)
         mean = curves.mean(axis=0)
-        doubtful = (total > 0) & (mean > MARGIN) & (mean < 1 - MARGIN)
+        doubtful = (total > 0) & (mean > DOUBT) & (mean < 1 - DOUBT)
         curves, total = curves[:, doubtful], total[doubtful]
         shares = others[doubtful] / total
         drawn = random.binomial(total, np.clip(curves, 0, 1)) / total
