@@ -23,6 +23,9 @@ MODELS = {
 }
 """Fixture of each model, with the kernels that can run it."""
 
+ON_GPU = {"gpu_memory_utilization": 0.1, "enforce_eager": True}
+"""Arguments of vLLM, of which several share a GPU while the tests run."""
+
 
 def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> Iterator[Any]:
     """Give the parameters of `subject` for the torch engine."""
@@ -41,16 +44,19 @@ def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> 
 
 
 def vllm_subjects() -> Iterator[Any]:
-    """Give the parameters of `subject` for the vLLM engine on the CPU, where vLLM is installed."""
+    """Give the parameters of `subject` for the vLLM engine on its device, where it is installed."""
     if find_spec("vllm") is None:
         return
+    gpu = torch.cuda.is_available()
     for tail in ("prefill", "decode"):
         for model, dtype, gib, marks in (
             ("wide_model", "float32", 0.25, ()),
             ("wide_model", "bfloat16", 0.25, ()),
             ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)),
         ):
-            settings = {"vllm": VllmSettings(tail=tail, cache_gib=gib)}
+            room = {"cache_gib": 1.0, "arguments": ON_GPU} if gpu else {"cache_gib": gib}
+            vllm = VllmSettings(tail=tail, **room)
+            settings = {"device": "cuda" if gpu else "cpu", "vllm": vllm}
             yield pytest.param(
                 ("vllm", dtype, model, DTYPES[dtype], settings),
                 id=f"vllm-{model}-{tail}-{dtype}",

@@ -16,6 +16,7 @@ from helpers.engines import VLLM, Subject, make_subject
 from helpers.requests import DRAWN, drawn, fresh, remainders, resumed, table
 from helpers.tiny_model import CONTEXT_LENGTH
 from helpers.tiny_tokenizer import write_tokenizer
+from refork.engines.describe import BLOCK_SIZES
 from refork.engines.interface import EngineSettings, VllmSettings
 from refork.engines.vllm.engine import VllmEngine
 from refork.engines.vllm.jobs import Job, Plan
@@ -24,7 +25,7 @@ from refork.errors import EngineError
 
 pytestmark = list(VLLM)
 
-BLOCK = 32
+BLOCK = BLOCK_SIZES["cuda" if torch.cuda.is_available() else "cpu"]
 
 
 def open_subject(folder: Path, dtype: str = "float32", rows: int = 64, **vllm: Any) -> Subject:
