@@ -1,12 +1,13 @@
 """Forks and error bars of joint draws, by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from refork.stats.curves.forks import (
     WIDEST,
-    Fork,
     find_forks,
     first_fork,
     intervals,
@@ -62,15 +63,15 @@ def test_bounds_beside_0_and_1_are_0_and_1() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 90.0, np.nan])
 def test_a_level_that_is_no_probability_is_refused(level: float) -> None:
-    with pytest.raises(ValueError, match="level: .*between 0 and 1"):
+    with pytest.raises(ValueError, match=r"level: .*between 0 and 1"):
         intervals(curves([0.5]), level)
 
 
 def test_on_a_dense_grid_a_fork_is_one_token() -> None:
     drawn = steps_at([3, 3, 3, None], 6)
-    assert find_forks(drawn, np.arange(10, 16), 0.1) == [
-        Fork(first=12, last=13, probability=0.75, distance=pytest.approx(0.6))
-    ]
+    [fork] = find_forks(drawn, np.arange(10, 16), 0.1)
+    assert (fork.first, fork.last, fork.probability) == (12, 13, 0.75)
+    assert fork.distance == pytest.approx(0.6)
 
 
 def test_on_a_coarse_grid_a_fork_is_an_interval_of_tokens() -> None:
@@ -108,7 +109,7 @@ def test_forks_do_not_overlap_and_are_in_order() -> None:
     drawn = random.dirichlet([0.7] * 3, (20, 40))
     found = find_forks(drawn, np.arange(0, 80, 2), 0.4, least=0.8)
     assert len(found) > 3
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in itertools.pairwise(found):
         assert one.last <= other.first
     for fork in found:
         assert 0.8 <= fork.probability <= 1
