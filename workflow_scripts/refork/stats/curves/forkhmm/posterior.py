@@ -37,6 +37,7 @@ class ForkFit:
     grid: States
     regimes: Sequence[Regime]
     point: str = "mean"
+    widen: float = 1.0  # factor of all deviations from the mean
     change_points: None = None
 
     def mean(self, positions: ArrayLike) -> Floats:
@@ -53,7 +54,7 @@ class ForkFit:
             deviation(self._means(states), states @ self.grid.points**2, self.order).T
             for states in self._marginals()
         )
-        return self._between(np.asarray(positions), now, after)
+        return self.widen * self._between(np.asarray(positions), now, after)
 
     def draws(self, count: int, seed: int) -> Floats:
         """Draw whole curves from the joint posterior: [count, positions of the grid, categories].
@@ -73,7 +74,8 @@ class ForkFit:
                     states[place, first:end] = stick.draw(int(number), random)
         # Within its cell a draw stands at the same place everywhere, so that what stays in a cell
         # does not move.
-        places = _within_cells(states, random.random((sticks, count, 1)))
+        places = _within_cells(states, random.random((sticks, count, 1)), self.widen)
+        places = np.clip(places, 0, len(self.grid))
         return np.moveaxis(compose(self.grid.at(places), self.order), 0, 2)
 
     def _marginals(self) -> tuple[Floats, Floats]:
@@ -121,14 +123,14 @@ class ForkFit:
         return read
 
 
-def _within_cells(states: NDArray[np.int64], offset: Floats) -> Floats:
+def _within_cells(states: NDArray[np.int64], offset: Floats, widen: float) -> Floats:
     """Spread draws of cells, [sticks, draws, positions], over the cells, by a share of each.
 
     A spread over a cell adds 1/12 to the variance, in cells, which the states' own variance holds
     already: draws are drawn towards their mean by as much. Where nearly all draws are in one cell
-    nothing is known within it, and they fill it.
+    nothing is known within it, and they fill it. Deviations from the mean are widened at last.
     """
     mean = states.mean(axis=1, keepdims=True) + 0.5
     variance = states.var(axis=1, keepdims=True)
     shrink = np.sqrt(np.maximum(variance, 1 / 12) / (variance + 1 / 12))
-    return np.asarray(mean + shrink * (states + offset - mean))
+    return np.asarray(mean + widen * shrink * (states + offset - mean))
