@@ -30,7 +30,9 @@ def test_hyper_parameters_stand_behind_colons() -> None:
         ("raw,full,raw", "'raw' is there twice"),
         ("raw:width=3", "no hyper-parameter 'width' of raw"),
         ("full:bandwith=3", "did you mean 'bandwidth'"),
-        ("full:bandwidth", "no hyper-parameter 'bandwidth' of full with a value"),
+        ("full:bandwidth", "full:bandwidth: a value is missing: bandwidth=VALUE"),
+        ("full:penalty=x", "full:penalty=x: 'x': Input should be a valid number"),
+        ("forkhmm:labels=maybe", "Input should be a valid boolean"),
     ],
 )
 def test_unknown_names_are_said_in_words(text: str, words: str) -> None:

@@ -47,6 +47,8 @@ def test_as_json(capsys: Told) -> None:
 def test_what_is_refused(capsys: Told) -> None:
     assert main(["operations", "--device", "cpu", "--model", "tinny"]) == 1
     assert "did you mean 'tiny'?" in capsys.readouterr().err
+    assert main(["operations", "--device", "cpu", "--model", "tiny", "--only", "linaer"]) == 1
+    assert "no operation begins with 'linaer'; there are linear qkv" in capsys.readouterr().err
     assert main(["operations", "--device", "cpu", "--kernels", "batch_invariant"]) == 1
     assert "for GPUs alone" in capsys.readouterr().err
 

@@ -163,7 +163,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--estimators", "ful"], "no estimator 'ful'; allowed: .* did you mean 'full'"),
     (["--estimators", "raw,raw"], "'raw' is there twice"),
     (["--estimators", "full:penalti=3"], "did you mean 'penalty'"),
-    (["--estimators", "full:penalty"], "no hyper-parameter 'penalty' of full with a value"),
+    (["--estimators", "full:penalty"], "full:penalty: a value is missing"),
     (["--samples", "21"], "records 40 draws a position, and half of them judge .* at most 20"),
     (["--samples", "20", "--replicates", "3"], "blocks of 20 draws are disjoint, .* at most 2"),
     (["--samples", "0"], "--samples '0': a whole number from 1 is wanted"),

@@ -12,8 +12,7 @@ from helpers.engines import VLLM, Subject, make_subject
 from helpers.tiny_model import write_tiny_neox, write_wide_model
 from refork.engines.interface import VllmSettings
 
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
-DEVICES = {"cpu": (), "cuda": (NO_GPU,)}
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 DTYPES = {"float32": 1e-4, "bfloat16": 1.0}
 """With the bound of |Δ log-probability| of a state that is made another way."""
 MODELS = {
@@ -27,9 +26,9 @@ ON_GPU = {"gpu_memory_utilization": 0.1, "enforce_eager": True}
 """Arguments of vLLM, of which several share a GPU while the tests run."""
 
 
-def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> Iterator[Any]:
+def torch_subjects(*models: str) -> Iterator[Any]:
     """Give the parameters of `subject` for the torch engine."""
-    for device in devices:
+    for device in DEVICES:
         for model in models:
             kernels, marks = MODELS[model]
             for kernel in kernels:
@@ -39,7 +38,7 @@ def torch_subjects(*models: str, devices: tuple[str, ...] = ("cpu", "cuda")) -> 
                     yield pytest.param(
                         ("torch", dtype, model, bound, settings),
                         id=f"{model}-{device}-{kernel}-{dtype}",
-                        marks=(*DEVICES[device], *marks),
+                        marks=marks,
                     )
 
 

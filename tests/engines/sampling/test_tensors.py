@@ -125,3 +125,21 @@ def test_log_probabilities_are_those_of_the_softmax() -> None:
 def test_no_rows_have_no_log_probabilities() -> None:
     none = tensors.log_probabilities(torch.zeros(0, 7), torch.zeros(0, 1, dtype=torch.int64))
     assert none.shape == (0, 1)
+
+
+def test_only_rows_that_need_it_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    search = tensors._search
+
+    def counted(scaled: torch.Tensor, given: Draws, row: int, best: torch.Tensor) -> torch.Tensor:
+        searched.append(row)
+        return search(scaled, given, row, best)
+
+    monkeypatch.setattr(tensors, "_search", counted)
+    peaked = logits(3, 5000, 8.0)
+    for given_draws in (draws(3), draws(3, 0.7, 0.95), draws(3, 0.0)):
+        assert sample(peaked, given_draws) == plain_draws(peaked, given_draws)
+    assert not searched
+    flat = torch.zeros(2, 5000)
+    assert sample(flat, draws(2)) == plain_draws(flat, draws(2))
+    assert searched == [0, 1]

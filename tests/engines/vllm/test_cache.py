@@ -88,3 +88,4 @@ def test_a_filler_is_as_long_as_the_longest_request() -> None:
     filler = room(laid).filler
     assert filler.blocks(BLOCK) == 3
     assert not filler.reads
+    assert filler.salt not in {job.salt for job in [*laid.jobs, *laid.replays]}

@@ -25,7 +25,7 @@ from refork.errors import EngineError
 
 pytestmark = list(VLLM)
 
-BLOCK = BLOCK_SIZES["cuda" if torch.cuda.is_available() else "cpu"]
+BLOCK = BLOCK_SIZES["cpu"]
 
 
 def open_subject(folder: Path, dtype: str = "float32", rows: int = 64, **vllm: Any) -> Subject:

@@ -1,7 +1,9 @@
 """Estimators as the command line names them: `full`, or `full:penalty=64:bandwidth=32`."""
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from refork.errors import ReforkError, allowed_names
 from refork.stats.curves.estimator import ESTIMATORS, Estimator
@@ -15,7 +17,8 @@ def named_estimators(text: str) -> dict[str, Estimator]:
     Raises
     ------
     ReforkError
-        No estimator or no hyper-parameter has that name, or one is there twice.
+        No estimator or no hyper-parameter has that name, a value does not fit, or one is there
+        twice.
     """
     estimators: dict[str, Estimator] = {}
     for name in text.split(","):
@@ -41,16 +44,27 @@ def _parameter(kind: str, setting: str) -> tuple[str, Any]:
     """Read `key=value`; a value is a number, true, false or a word."""
     key, equals, value = setting.partition("=")
     known = list(inspect.signature(ESTIMATORS[kind]).parameters)
-    if not equals or key not in known:
+    where = f"--estimators {kind}:{setting}"
+    if key not in known:
         raise ReforkError(
-            f"--estimators {kind}:{setting}: no hyper-parameter {key!r} of {kind} with a value; "
-            f"{allowed_names(key, known)}"
+            f"{where}: no hyper-parameter {key!r} of {kind}; {allowed_names(key, known)}"
         )
-    if value in _WORDS:
-        return key, _WORDS[value]
+    if not equals:
+        raise ReforkError(f"{where}: a value is missing: {key}=VALUE")
+    wanted = get_type_hints(ESTIMATORS[kind])[key]
+    try:
+        return key, TypeAdapter(wanted).validate_python(_value(value), strict=True)
+    except ValidationError as error:
+        faults = "; ".join(dict.fromkeys(fault["msg"] for fault in error.errors()))
+        raise ReforkError(f"{where}: {value!r}: {faults}") from error
+
+
+def _value(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
     for number in (int, float):
         try:
-            return key, number(value)
+            return number(text)
         except ValueError:
             continue
-    return key, value
+    return text

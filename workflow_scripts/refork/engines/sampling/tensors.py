@@ -92,11 +92,17 @@ def _sample(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
     if not warm.any():
         return ranked.tokens[:, 0]
     # Cold rows are drawn at temperature 1 and thrown away, so that a tile keeps its shape.
-    return torch.where(warm, _sample_warm(logits, draws.warmed(), ranked), ranked.tokens[:, 0])
+    drawn = _sample_warm(logits, draws.warmed(), ranked, warm)
+    return torch.where(warm, drawn, ranked.tokens[:, 0])
 
 
-def _sample_warm(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
-    """Draw at temperatures above 0; rows not settled by their candidates look at more tokens."""
+def _sample_warm(
+    logits: torch.Tensor, draws: Draws, ranked: Ranked, wanted: torch.Tensor
+) -> torch.Tensor:
+    """Draw at temperatures above 0.
+
+    Rows that their candidates do not settle look at more tokens, where they are `wanted`.
+    """
     temperature = draws.temperature[:, None]
     allowed, settled = _restrict(logits, draws, ranked)
     noise = gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], ranked.tokens))
@@ -105,13 +111,17 @@ def _sample_warm(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Te
     tokens = ranked.tokens.gather(-1, place)[:, 0]
 
     free = (draws.top_k == 0) & (draws.top_p >= 1)
-    for row in torch.nonzero(~settled)[:, 0].tolist():
-        if free[row]:
+    # A score beyond which no other token can come settles a row from which nothing is left out.
+    reach = (ranked.logits[:, -1] / draws.temperature).double() + GUMBEL_MAX
+    settled = settled | (free & (best[:, 0] > reach))
+    searching = torch.nonzero(wanted & ~settled)[:, 0]
+    for row, all_tokens in zip(searching.tolist(), free[searching].tolist(), strict=True):
+        if all_tokens:
             tokens[row] = _search(logits[row] / temperature[row], draws, row, best[row])
         else:
             alone = logits[row : row + 1]
             wider = rank(alone, 16 * ranked.tokens.shape[1])
-            tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider)[0]
+            tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider, wanted[row : row + 1])[0]
     return tokens
 
 

@@ -44,6 +44,8 @@ def set_environment(settings: EngineSettings) -> None:
     os.environ |= {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_USE_V2_MODEL_RUNNER": "0",
+        # This process has asked the driver for its GPUs: a fork of it could not use them.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_BATCH_INVARIANT": str(int(settings.kernels == "batch_invariant")),
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -1,6 +1,6 @@
 """Probes every operation of a model by every kernel that runs here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.rowwise import rowwise_operations
 from refork.engines.vllm.operations.vllm_parts import AbsentError, first_line
+from refork.errors import EngineError
 
 ROWS = {"cpu": 256, "cuda": 8192}
 """Rows of the reference: as many as a prefill of several sequences may hold on a GPU."""
@@ -51,6 +52,7 @@ def probe_operations(
         *rowwise_operations(shape, place, extent.rows),
         *attention_operations(shape, place, extent.sequences),
     ]
+    _check_chosen(chosen, dict.fromkeys(name for name, _, _ in operations))
     prefills: dict[str, Operation] = {}
     for name, kernel, make in operations:
         if chosen and not name.startswith(tuple(chosen)):
@@ -101,3 +103,10 @@ def refusals() -> tuple[type[BaseException], ...]:
         return known
     found: type[BaseException] = import_module("triton.errors").TritonError
     return (*known, found)
+
+
+def _check_chosen(chosen: Sequence[str], names: Collection[str]) -> None:
+    """Refuse what no operation's name begins with."""
+    for wanted in chosen:
+        if not any(name.startswith(wanted) for name in names):
+            raise EngineError(f"no operation begins with {wanted!r}; there are {', '.join(names)}")
