@@ -136,7 +136,7 @@ def test_only_rows_that_need_it_are_searched(monkeypatch: pytest.MonkeyPatch) ->
         return search(scaled, given, row, best)
 
     monkeypatch.setattr(tensors, "_search", counted)
-    peaked = logits(3, 5000, 8.0)
+    peaked = logits(3, 5000, 60.0)
     for given_draws in (draws(3), draws(3, 0.7, 0.95), draws(3, 0.0)):
         assert sample(peaked, given_draws) == plain_draws(peaked, given_draws)
     assert not searched
