@@ -28,6 +28,10 @@ class Draws:
         parts = (field[first : first + count] for field in self._fields())
         return Draws(*(pad(part, (0, count - len(part))) for part in parts))
 
+    def rows(self, chosen: torch.Tensor) -> "Draws":
+        """Give the draws of some rows, int64 [chosen]."""
+        return Draws(*(field[chosen] for field in self._fields()))
+
     def warmed(self) -> "Draws":
         """Give the same draws with those at temperature 0 at temperature 1, from all tokens."""
         cold = self.temperature == 0

@@ -114,14 +114,15 @@ def _sample_warm(
     # A score beyond which no other token can come settles a row from which nothing is left out.
     reach = (ranked.logits[:, -1] / draws.temperature).double() + GUMBEL_MAX
     settled = settled | (free & (best[:, 0] > reach))
-    searching = torch.nonzero(wanted & ~settled)[:, 0]
-    for row, all_tokens in zip(searching.tolist(), free[searching].tolist(), strict=True):
-        if all_tokens:
-            tokens[row] = _search(logits[row] / temperature[row], draws, row, best[row])
-        else:
-            alone = logits[row : row + 1]
-            wider = rank(alone, 16 * ranked.tokens.shape[1])
-            tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider, wanted[row : row + 1])[0]
+    unsettled = wanted & ~settled
+    everywhere = torch.nonzero(unsettled & free)[:, 0]
+    if len(everywhere):
+        scaled = logits[everywhere] / temperature[everywhere]
+        tokens[everywhere] = _search(scaled, draws.rows(everywhere), best[everywhere])
+    for row in torch.nonzero(unsettled & ~free)[:, 0].tolist():
+        alone = logits[row : row + 1]
+        wider = rank(alone, 16 * ranked.tokens.shape[1])
+        tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider, wanted[row : row + 1])[0]
     return tokens
 
 
@@ -154,11 +155,19 @@ def _restrict(
     return restricted, settled | (count == logits.shape[1])
 
 
-def _search(scaled: torch.Tensor, draws: Draws, row: int, best: torch.Tensor) -> torch.Tensor:
-    """Draw from all tokens of one unrestricted row, of which `best` is a score that was reached."""
-    tokens = torch.nonzero(scaled.double() + GUMBEL_MAX >= best)[:, 0]
-    noise = gumbel(uniform(draws.seeds[row], draws.positions[row], tokens))
-    return tokens[torch.argmax(scaled[tokens].double() + noise)]
+def _search(scaled: torch.Tensor, draws: Draws, best: torch.Tensor) -> torch.Tensor:
+    """Draw from all tokens of unrestricted rows, int64 [rows].
+
+    `best` [rows, 1] is a score that each has reached: only tokens that can reach it are hashed.
+    """
+    count, vocabulary = scaled.shape
+    rows, tokens = torch.nonzero(scaled.double() + GUMBEL_MAX >= best, as_tuple=True)
+    noise = gumbel(uniform(draws.seeds[rows], draws.positions[rows], tokens))
+    scores = scaled[rows, tokens].double() + noise
+    highest = best[:, 0].scatter_reduce(0, rows, scores, "amax")
+    # The lowest id among equals.
+    winners = torch.where(scores == highest[rows], tokens, vocabulary)
+    return tokens.new_full((count,), vocabulary).scatter_reduce(0, rows, winners, "amin")
 
 
 def _signed(word: int) -> int:
