@@ -11,9 +11,9 @@ import pytest
 
 from refork.data.store import read_store
 from refork.stats.curves.estimator import ESTIMATORS, Estimator
+from refork.stats.curves.mixture import seed_of
 from refork.stats.curves.sample import CurveSample
 
-SEED_BASE = 43_000_000
 DRAWS = 30
 MOST_FORKHMM, MOST_FULL = 0.005, 0.300  # seconds
 FASTER_THAN_PUBLISHED = 25
@@ -36,7 +36,7 @@ def recorded(shared: Path) -> list[CurveSample]:
     samples = []
     for row in range(10):
         store = read_store(shared / "data" / "forking-fast" / "llama" / f"row{row:03d}.json.gz")
-        samples.append(store.recording.draw((SEED_BASE, row)).sample(0, DRAWS))
+        samples.append(store.recording.draw(seed_of("llama", row)).sample(0, DRAWS))
     for estimator in (ESTIMATORS["full"](), ESTIMATORS["forkhmm"](labels=False)):
         seconds(estimator, samples[0], rounds=1)
     return samples

@@ -45,8 +45,8 @@ def scores(sample: CurveSample, cost: str, choices: list[tuple[float, float]]) -
     """Held-out log-likelihood of every choice, fold by fold."""
     fold = sample.folds(5)
     for held in range(5):
-        training = sample.chosen(fold != held).counts
-        held_out = sample.chosen(fold == held).counts
+        training = sample.kept(fold != held).counts
+        held_out = sample.kept(fold == held).counts
         score = np.zeros(len(choices))
         for number, (penalty, bandwidth) in enumerate(choices):
             begins = []

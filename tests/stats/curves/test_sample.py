@@ -39,9 +39,9 @@ def test_counts_and_draws() -> None:
 def test_draws_of_each_branch_count_by_their_weight() -> None:
     sample = made(weight=np.array([0.9, 0.9, 1.2, 1.5, 0.5]))
     np.testing.assert_allclose(sample.counts, np.array([[0.9, 2.1, 0], [0, 0, 0], [0, 0, 2.0]]))
-    kept = sample.chosen(np.array([True, False, True, True, False]))
+    kept = sample.kept(np.array([True, False, True, True, False]))
     np.testing.assert_allclose(kept.weight, [2 * 0.9 / 2.1, 2 * 1.2 / 2.1, 1])
-    unscaled = sample.chosen(np.array([True, False, True, True, False]), rescaled=False)
+    unscaled = sample.kept(np.array([True, False, True, True, False]), rescaled=False)
     assert unscaled.weight.tolist() == [0.9, 1.2, 1.5]
 
 
@@ -78,7 +78,7 @@ def test_an_empty_question_and_a_single_position_are_no_curve() -> None:
     with pytest.raises(ReforkError, match="positions: 1; a curve needs two at least"):
         sample_from_counts([3], np.array([[1, 2]]))
     with pytest.raises(ReforkError, match="no draw is left"):
-        made().chosen(np.zeros(5, dtype=bool))
+        made().kept(np.zeros(5, dtype=bool))
 
 
 @pytest.mark.parametrize(

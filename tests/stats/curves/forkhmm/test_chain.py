@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from refork.stats.curves.forkhmm import kernels
 from refork.stats.curves.forkhmm.chain import LabelledChain, PlainChain, Splits
-from refork.stats.curves.forkhmm.labels import PLACES, SURE, Spikes, places_of, split_tables
+from refork.stats.curves.forkhmm.labels import SURE, TABLES, Spikes, split_tables, tables_of
 from refork.stats.curves.forkhmm.states import States
 from refork.stats.curves.forkhmm.sticks import Seen
 from refork.stats.curves.forkhmm.transitions import Motion, transitions
@@ -187,7 +187,7 @@ def test_spikes_are_distributions_that_mostly_stay_where_they_are() -> None:
 def test_a_split_puts_its_mixture_between_the_right_states() -> None:
     tables, x = split_tables(64, Spikes()), States.of(64).points
     for place, after, rest in [(0, 3, 60), (31, 10, 50), (63, 63, 0), (40, 20, 20)]:
-        probability = (place + 0.5) / PLACES
+        probability = (place + 0.5) / TABLES
         cell, share = tables.cell[place, after, rest], tables.share[place, after, rest]
         mixed = (1 - share) * x[cell] + share * x[cell + 1]
         assert mixed == pytest.approx(probability * x[after] + (1 - probability) * x[rest])
@@ -196,4 +196,4 @@ def test_a_split_puts_its_mixture_between_the_right_states() -> None:
 def test_positions_that_are_sure_unknown_or_undrawn_have_no_split() -> None:
     probability = np.array([0.5, 1.0, np.nan, 0.5, SURE, 0.999, 0.0])
     drawn = np.array([True, True, True, False, True, True, True])
-    assert places_of(probability, drawn).tolist() == [32, -1, -1, -1, -1, 63, 0]
+    assert tables_of(probability, drawn).tolist() == [32, -1, -1, -1, -1, 63, 0]

@@ -85,24 +85,23 @@ class CurveSample:
 
     def branch_counts(self, of_base: bool) -> NDArray[np.float64]:
         """Count only the draws of the base token's branch, or only the others; shape (P, K)."""
-        return self.chosen((self.branch == 0) == of_base, rescaled=False).counts
+        return self.kept((self.branch == 0) == of_base, rescaled=False).counts
 
-    def chosen(self, kept: NDArray[np.bool_], *, rescaled: bool = True) -> "CurveSample":
-        """Keep the draws in the mask `kept` of shape (N,).
+    def kept(self, mask: NDArray[np.bool_], *, rescaled: bool = True) -> "CurveSample":
+        """Keep the draws in a mask of shape (N,).
 
         Raises
         ------
         ReforkError
             No draw is left.
         """
-        weight = self.weight[kept]
-        place = self.place[kept]
+        weight, place = self.weight[mask], self.place[mask]
         if rescaled and not np.all(weight == 1):
             size = len(self.positions)
             total = np.bincount(place, weight, minlength=size)
             number = np.bincount(place, minlength=size)
             weight = weight * (number / np.where(total > 0, total, 1))[place]
-        return self._with(place, self.branch[kept], self.outcome[kept], weight)
+        return self._with(place, self.branch[mask], self.outcome[mask], weight)
 
     def folds(self, number: int, *, by_branch: bool = True) -> NDArray[np.int64]:
         """Deal the draws of every position into folds, as evenly as their number allows.

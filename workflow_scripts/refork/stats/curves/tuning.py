@@ -28,12 +28,12 @@ class Fold:
     @cached_property
     def training(self) -> CurveSample:
         """Sample of the draws that are not held out."""
-        return self.sample.chosen(~self.held)
+        return self.sample.kept(~self.held)
 
     @cached_property
     def held_out(self) -> NDArray[np.float64]:
         """Weighted held-out counts [positions, categories]."""
-        return self.sample.chosen(self.held, rescaled=False).counts
+        return self.sample.kept(self.held, rescaled=False).counts
 
 
 class Tunable(Protocol):

@@ -65,9 +65,9 @@ class PlainChain:
 
 @dataclass(frozen=True)
 class Splits:
-    """Which positions have a split, as of `labels.places_of`, and the tables of all splits."""
+    """Which table the split of every position has, as of `labels.tables_of`, and all tables."""
 
-    places: NDArray[np.int64]  # [positions]
+    table: NDArray[np.int64]  # [positions], -1 without a split
     tables: kernels.Split
 
 
@@ -87,7 +87,7 @@ class LabelledChain:
         """
         base, other = likelihoods
         self._steps = steps
-        self._seen = kernels.Seen(base, other, splits.places, splits.tables)
+        self._seen = kernels.LabelledDraws(base, other, splits.table, splits.tables)
         self._filtered = kernels.Filtered(
             before=np.empty_like(base),
             after=np.empty_like(base),

@@ -17,7 +17,7 @@ from refork.errors import ReforkError, allowed_names
 from refork.stats.curves.forkhmm import kernels
 from refork.stats.curves.forkhmm.chain import LabelledChain, PlainChain, Posterior, Splits
 from refork.stats.curves.forkhmm.information import Information
-from refork.stats.curves.forkhmm.labels import SURE, Spikes, places_of, split_tables
+from refork.stats.curves.forkhmm.labels import SURE, Spikes, split_tables, tables_of
 from refork.stats.curves.forkhmm.posterior import POINTS, ForkFit, Regime
 from refork.stats.curves.forkhmm.scales import SCALES, Scale, probable
 from refork.stats.curves.forkhmm.states import Floats, States
@@ -91,11 +91,11 @@ class ForkHMM:
             least=self.least,
             most=self.most,
         )
-        places = self._places(sample)
-        split = places >= 0
+        tables = self._tables(sample)
+        split = tables >= 0
         if split.any():
             time, levels = self._levels(sample, sample.positions[split])
-            sticks = self._labelled(_seen_by_branch(sample, order, split), places)
+            sticks = self._labelled(_seen_by_branch(sample, order, split), tables)
         else:
             (time, levels), sticks = unsplit, self._plain(plain)
         return ForkFit(
@@ -128,18 +128,18 @@ class ForkHMM:
         )
         return lambda steps: [PlainChain(steps, *of_stick) for of_stick in known]
 
-    def _labelled(self, seen: Sequence[tuple[Seen, Seen]], places: NDArray[np.int64]) -> Sticks:
+    def _labelled(self, seen: Sequence[tuple[Seen, Seen]], tables: NDArray[np.int64]) -> Sticks:
         """Prepare sticks whose draws tell their branch."""
         grid = States.of(self.states)
-        splits = Splits(places, split_tables(self.states, self.spikes))
+        splits = Splits(tables, split_tables(self.states, self.spikes))
         likelihoods = [(base.likelihood(grid), other.likelihood(grid)) for base, other in seen]
         known = list(zip(starts(grid, len(seen)), likelihoods, strict=True))
         return lambda steps: [LabelledChain(steps, *of_stick, splits) for of_stick in known]
 
-    def _places(self, sample: CurveSample) -> NDArray[np.int64]:
+    def _tables(self, sample: CurveSample) -> NDArray[np.int64]:
         """Give the table of every position's split; there are none where labels are not used."""
         usable = (sample.draws > 0) & self.labels
-        return places_of(sample.base_probability[sample.positions], usable)
+        return tables_of(sample.base_probability[sample.positions], usable)
 
     def _levels(
         self, sample: CurveSample, split: NDArray[np.int64]
@@ -164,8 +164,8 @@ def _seen_by_branch(
     """
     of_base = (sample.branch == 0) | ~split[sample.place]
     base, other = (
-        _effective_counts(sample.chosen(kept)) if kept.any() else np.zeros_like(sample.counts)
-        for kept in (of_base, ~of_base)
+        _effective_counts(sample.kept(mask)) if mask.any() else np.zeros_like(sample.counts)
+        for mask in (of_base, ~of_base)
     )
     return list(zip(sticks_of(base, order), sticks_of(other, order), strict=True))
 

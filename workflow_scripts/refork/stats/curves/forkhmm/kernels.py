@@ -26,7 +26,7 @@ Steps = namedtuple("Steps", ("levels", "matrices", "transposed"))
 Split = namedtuple("Split", ("spikes", "scale", "cell", "share"))
 # Of a labelled chain: likelihoods [nodes, states] of the draws of the base branch and of the
 # others; the table of each node's split, -1 where there is none; all tables
-Seen = namedtuple("Seen", ("base", "other", "place", "split"))
+LabelledDraws = namedtuple("LabelledDraws", ("base", "other", "table", "split"))
 # Of a labelled chain: o_t before its draws and s_{t+1} behind them, both [nodes, states]; first
 # and last state that matter, [nodes, 2, 2]
 Filtered = namedtuple("Filtered", ("before", "after", "support"))
@@ -196,13 +196,13 @@ def _take_base(seen: Any, node: int, before: Any, after: Any) -> None:
 
     o lies between two states, a `share` of the way, and its density is read between them.
     """
-    split, place = seen.split, seen.place[node]
+    split, table = seen.split, seen.table[node]
     base, other = seen.base[node], seen.other[node]
-    density = before / split.scale[place]
+    density = before / split.scale[table]
     for state in range(before.shape[0]):
         after[state] = 0.0
         if base[state] > _INVISIBLE:
-            cell, share = split.cell[place, state], split.share[place, state]
+            cell, share = split.cell[table, state], split.share[table, state]
             spikes = split.spikes[state]
             total = 0.0
             for rest in range(before.shape[0]):
@@ -214,8 +214,8 @@ def _take_base(seen: Any, node: int, before: Any, after: Any) -> None:
 @_sum
 def _before_base(seen: Any, node: int, state: int, weight: float, out: Any) -> None:
     """Add to out[o] the weight of every r that may stand beside the base branch at `state`."""
-    split, place, other = seen.split, seen.place[node], seen.other[node]
-    cell, share = split.cell[place, state], split.share[place, state]
+    split, table, other = seen.split, seen.table[node], seen.other[node]
+    cell, share = split.cell[table, state], split.share[table, state]
     spikes = split.spikes[state]
     for rest in range(out.shape[0]):
         part = weight * spikes[rest] * other[rest]
@@ -238,7 +238,7 @@ def filter_labelled(seen: Any, steps: Any, start: Any, filtered: Any) -> float:
         else:
             before[:] = filtered.after[node - 1] if node else start
         _normalise(before, support[0])
-        if seen.place[node] < 0:
+        if seen.table[node] < 0:
             after[:] = before * seen.base[node]
         else:
             _take_base(seen, node, before, after)
@@ -257,14 +257,14 @@ def smooth_labelled(
         at_before, at_after = filtered.support[node]
         _marginal(filtered.after[node], future, at_after, posterior_after[node])
         _observe(future, seen.base[node], at_after, now)
-        place = seen.place[node]
-        if place < 0:
+        table = seen.table[node]
+        if table < 0:
             future[:] = now
         else:
             future[:] = 0.0
             for state in range(at_after[0], at_after[1] + 1):
                 _before_base(seen, node, state, now[state], future)
-            future /= seen.split.scale[place]
+            future /= seen.split.scale[table]
         _marginal(filtered.before[node], future, at_before, posterior[node])
         if node and steps.levels[node - 1]:
             now[:] = future
@@ -288,11 +288,11 @@ def draw_labelled(seen: Any, steps: Any, filtered: Any, uniforms: Any, drawn: An
                 row[:] = steps.transposed[steps.levels[node]]
             support = filtered.support[node, 1]
             _draw_node(filtered.after[node], row, support, uniforms[node, 0], state)
-        if seen.place[node] >= 0:
+        if seen.table[node] >= 0:
             row[:] = 0.0
             for base in range(states):
                 _before_base(seen, node, base, 1.0, row[base])
-            row /= seen.split.scale[seen.place[node]]
+            row /= seen.split.scale[seen.table[node]]
             support = filtered.support[node, 0]
             _draw_node(filtered.before[node], row, support, uniforms[node, 1], state)
         drawn[node] = state

@@ -15,7 +15,7 @@ from scipy.linalg import expm
 from refork.stats.curves.forkhmm import kernels
 from refork.stats.curves.forkhmm.states import Floats, States
 
-PLACES = 64
+TABLES = 64
 """Tables of p_t: each stands for a 64th of [0, 1]."""
 SURE = 1 - 1e-6
 """Base probability from which a position has no split."""
@@ -49,7 +49,7 @@ def _heat(states: int) -> Floats:
 
 @lru_cache(maxsize=8)
 def split_tables(states: int, spikes: Spikes) -> kernels.Split:
-    """Compute for every place of p: between which states o = p s + (1 − p) r lies, and how often.
+    """Compute a table a level of p: between which states o = p s + (1 − p) r lies, how often.
 
     Returns
     -------
@@ -58,19 +58,19 @@ def split_tables(states: int, spikes: Spikes) -> kernels.Split:
     """
     grid = States.of(states)
     points, matrix = grid.points, spikes.matrix(grid)
-    probability = (np.arange(PLACES) + 0.5)[:, None, None] / PLACES
+    probability = (np.arange(TABLES) + 0.5)[:, None, None] / TABLES
     mixed = probability * points[:, None] + (1 - probability) * points
     cell = np.clip(np.searchsorted(points, mixed) - 1, 0, states - 2)
     share = np.clip((mixed - points[cell]) / np.diff(points)[cell], 0.0, 1.0)
-    scale = np.full((PLACES, states), _LEAST_SCALE)
-    for place in range(PLACES):
-        np.add.at(scale[place], cell[place], matrix * (1 - share[place]))
-        np.add.at(scale[place], cell[place] + 1, matrix * share[place])
+    scale = np.full((TABLES, states), _LEAST_SCALE)
+    for table in range(TABLES):
+        np.add.at(scale[table], cell[table], matrix * (1 - share[table]))
+        np.add.at(scale[table], cell[table] + 1, matrix * share[table])
     return kernels.Split(matrix, scale, cell.astype(np.int16), share)
 
 
-def places_of(base_probability: Floats, drawn: NDArray[np.bool_]) -> NDArray[np.int64]:
+def tables_of(base_probability: Floats, drawn: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Give the table of each position's p; −1 where there is no split: unknown, sure or undrawn."""
     known = np.nan_to_num(base_probability, nan=1.0)
-    place = np.clip((known * PLACES).astype(np.int64), 0, PLACES - 1)
-    return np.where(drawn & (known < SURE), place, -1)
+    table = np.clip((known * TABLES).astype(np.int64), 0, TABLES - 1)
+    return np.where(drawn & (known < SURE), table, -1)
