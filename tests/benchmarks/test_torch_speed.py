@@ -103,7 +103,7 @@ def work(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Work:
     plan = Plan(settings["rollouts"]["count"], settings["seed"], 2048, permute_choices=True)
     [prompts] = prompt_tables(questions, prompter, plan)
     settings["resample"] |= {"max_tokens": TOKENS, "probe_tokens": 0}
-    settings["pass"] = settings["passes"][0]
+    settings["pass"] = settings["passes"][0] | {"state": "snapshot"}
     engine = open_engine(settings_of("stock"), smollm2)
     groups = []
     for number, group in zip(range(GROUPS), rollout_groups(prompts, settings), strict=False):
@@ -198,7 +198,7 @@ def test_memory_of_one_batch_group(work: Work, kernels: str, tmp_path: Path) -> 
     pq.write_table(table, tmp_path / "requests.parquet")
     arguments = [
         *(str(work.model), str(tmp_path / "requests.parquet"), str(snapshots)),
-        json.dumps(vars(settings_of(kernels)) | {"synthetic": None}),
+        json.dumps(vars(settings_of(kernels)) | {"synthetic": None, "vllm": None}),
     ]
     command = [sys.executable, "-c", RUN_ONE_GROUP, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
