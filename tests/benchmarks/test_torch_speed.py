@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 DEMO = ROOT / "config" / "demo.yaml"
-CONTINUATIONS, TOKENS = 4, 120
+CONTINUATIONS, TOKENS = 8, 120
 GROUPS = 1
 ROWS = 64
 HAS_AMX = "amx_bf16" in Path("/proc/cpuinfo").read_text()
