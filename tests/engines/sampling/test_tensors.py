@@ -12,8 +12,7 @@ from helpers.draws import draws, logits, plain_draws
 from refork.engines import seeds
 from refork.engines.sampling import tensors
 from refork.engines.sampling.draws import Draws, LogitsError
-from refork.engines.sampling.tensors import rank
-from refork.engines.tiles import TILE_ROWS
+from refork.engines.sampling.tensors import DRAWN_ROWS, rank
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -81,7 +80,7 @@ def test_rows_of_different_kinds_share_a_batch() -> None:
 
 
 def test_rows_beyond_a_tile_are_drawn_as_those_within() -> None:
-    count = 2 * TILE_ROWS + 5
+    count = 2 * DRAWN_ROWS + 5
     scores, given_draws = logits(count, 300), draws(count, 0.7, 0.95)
     whole = tensors.draw(scores, given_draws, 3)
     assert whole.tokens == plain_draws(scores, given_draws)
@@ -91,11 +90,11 @@ def test_rows_beyond_a_tile_are_drawn_as_those_within() -> None:
 
 
 def test_logits_that_are_no_numbers_are_found_in_their_row() -> None:
-    scores = logits(TILE_ROWS + 3, 40)
-    scores[TILE_ROWS + 1, 7] = math.nan
+    scores = logits(DRAWN_ROWS + 3, 40)
+    scores[DRAWN_ROWS + 1, 7] = math.nan
     with pytest.raises(LogitsError) as error:
-        sample(scores, draws(TILE_ROWS + 3))
-    assert error.value.row == TILE_ROWS + 1
+        sample(scores, draws(DRAWN_ROWS + 3))
+    assert error.value.row == DRAWN_ROWS + 1
 
 
 def test_equals_are_ranked_by_their_number() -> None:
@@ -129,17 +128,17 @@ def test_no_rows_have_no_log_probabilities() -> None:
 
 def test_only_rows_that_need_it_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
-    search = tensors._search
+    search = tensors._among_all
 
-    def counted(scaled: torch.Tensor, given: Draws, best: torch.Tensor) -> torch.Tensor:
-        searched.append(len(scaled))
-        return search(scaled, given, best)
+    def counted(scores: torch.Tensor, given: Draws) -> torch.Tensor:
+        searched.append(int((scores == 0).all(dim=-1).sum()))
+        return search(scores, given)
 
-    monkeypatch.setattr(tensors, "_search", counted)
+    monkeypatch.setattr(tensors, "_among_all", counted)
     peaked = logits(3, 5000, 60.0)
     for given_draws in (draws(3), draws(3, 0.7, 0.95), draws(3, 0.0)):
         assert sample(peaked, given_draws) == plain_draws(peaked, given_draws)
     assert not searched
     flat = torch.zeros(2, 5000)
     assert sample(flat, draws(2)) == plain_draws(flat, draws(2))
-    assert searched == [2]
+    assert searched == [tensors.SEARCHED_ROWS]  # the two, and what fills their tile

@@ -1,8 +1,9 @@
 """Draws on tensors of any device.
 
-Gumbel noise of 32-bit numbers is bounded, so most tokens can never win; only those that can are
-hashed. How a device adds up a row can depend on the number of rows: all of it is done on tiles of a
-fixed number, so that a row's numbers depend on nothing else.
+Most rows are settled by their most probable tokens: top-p leaves no others, or, for Gumbel noise of
+32-bit numbers is bounded, no other could win. Only the rest are drawn from all tokens. How a device
+adds up a row can depend on the number of rows: all of it is done on tiles of a fixed number, so that
+a row's numbers depend on nothing else.
 """
 
 import math
@@ -12,12 +13,16 @@ import torch
 
 from refork.engines.sampling.draws import Drawn, Draws, LogitsError
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
-from refork.engines.tiles import TILE_ROWS, tiles
+from refork.engines.tiles import tiles
 
 GUMBEL_MAX = -math.log(-math.log1p(-(2.0**-33)))
 """Largest noise: u = 1 − 2⁻³³."""
+DRAWN_ROWS = 256
+"""Rows of a tile, which a GPU draws in one go; constant, for it is part of what the numbers are."""
 CANDIDATES = 128
 """Most probable tokens that are looked at first."""
+SEARCHED_ROWS = 64
+"""Rows of a tile of those that their candidates do not settle."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
     """Draw one token a row; see `sampling.draw`."""
     log_sums = _log_sums(logits)
     parts = [
-        _chosen(tile, draws.tile(number * TILE_ROWS, TILE_ROWS), recorded)
-        for number, tile in enumerate(tiles(logits))
+        _chosen(tile, draws.tile(number * DRAWN_ROWS, DRAWN_ROWS), recorded)
+        for number, tile in enumerate(tiles(logits, DRAWN_ROWS))
     ]
     chosen = torch.cat(parts)[: len(logits)]
     rows, logprobs = chosen.tolist(), (logits.gather(-1, chosen) - log_sums).tolist()
@@ -67,7 +72,7 @@ def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
 
 def _log_sums(logits: torch.Tensor) -> torch.Tensor:
     """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
-    parts = [tile.logsumexp(dim=-1, keepdim=True) for tile in tiles(logits)]
+    parts = [tile.logsumexp(dim=-1, keepdim=True) for tile in tiles(logits, DRAWN_ROWS)]
     log_sums = torch.cat([*parts, logits.new_empty((0, 1))])[: len(logits)]
     LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
     return log_sums
@@ -89,85 +94,71 @@ def rank(logits: torch.Tensor, count: int) -> Ranked:
 def _sample(logits: torch.Tensor, draws: Draws, ranked: Ranked) -> torch.Tensor:
     """Draw one token a row of a tile, int64 [rows]; `ranked` are its most probable ones."""
     warm = draws.temperature > 0
-    if not warm.any():
-        return ranked.tokens[:, 0]
     # Cold rows are drawn at temperature 1 and thrown away, so that a tile keeps its shape.
-    drawn = _sample_warm(logits, draws.warmed(), ranked, warm)
-    return torch.where(warm, drawn, ranked.tokens[:, 0])
-
-
-def _sample_warm(
-    logits: torch.Tensor, draws: Draws, ranked: Ranked, wanted: torch.Tensor
-) -> torch.Tensor:
-    """Draw at temperatures above 0.
-
-    Rows that their candidates do not settle look at more tokens, where they are `wanted`.
-    """
-    temperature = draws.temperature[:, None]
-    allowed, settled = _restrict(logits, draws, ranked)
-    noise = gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], ranked.tokens))
-    scores = ((ranked.logits / temperature).double() + noise).masked_fill(~allowed, -math.inf)
-    best, place = scores.max(dim=-1, keepdim=True)
-    tokens = ranked.tokens.gather(-1, place)[:, 0]
-
-    free = (draws.top_k == 0) & (draws.top_p >= 1)
-    # A score beyond which no other token can come settles a row from which nothing is left out.
-    reach = (ranked.logits[:, -1] / draws.temperature).double() + GUMBEL_MAX
-    settled = settled | (free & (best[:, 0] > reach))
-    unsettled = wanted & ~settled
-    everywhere = torch.nonzero(unsettled & free)[:, 0]
-    if len(everywhere):
-        scaled = logits[everywhere] / temperature[everywhere]
-        tokens[everywhere] = _search(scaled, draws.rows(everywhere), best[everywhere])
-    for row in torch.nonzero(unsettled & ~free)[:, 0].tolist():
-        alone = logits[row : row + 1]
-        wider = rank(alone, 16 * ranked.tokens.shape[1])
-        tokens[row] = _sample_warm(alone, draws.tile(row, 1), wider, wanted[row : row + 1])[0]
+    drawn, settled = _among_candidates(logits, draws.warmed(), ranked)
+    tokens = torch.where(warm, drawn, logits.argmax(dim=-1))
+    unsettled = torch.nonzero(warm & ~settled)[:, 0]
+    for number, tile in enumerate(tiles(logits[unsettled], SEARCHED_ROWS)):
+        rows = unsettled[number * SEARCHED_ROWS :][:SEARCHED_ROWS]
+        chosen = draws.rows(rows).tile(0, SEARCHED_ROWS).warmed()
+        tokens[rows] = _among_all(tile, chosen)[: len(rows)]
     return tokens
 
 
-def _restrict(
+def _among_candidates(
     logits: torch.Tensor, draws: Draws, ranked: Ranked
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the candidates that top-k, then top-p leave, and the rows where no others are left.
+    """Draw from the candidates; say of each row whether no other token could have come."""
+    edge, settled = _edge(logits, draws, ranked.logits)
+    scaled = (ranked.logits / draws.temperature[:, None]).double()
+    noise = gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], ranked.tokens))
+    best, place = (scaled + noise).masked_fill(scaled < edge, -math.inf).max(dim=-1, keepdim=True)
+    free = (draws.top_k == 0) & (draws.top_p >= 1)
+    # A score beyond which no other token can come settles a row from which nothing is left out.
+    settled |= free & (best[:, 0] > scaled[:, -1] + GUMBEL_MAX)
+    return ranked.tokens.gather(-1, place)[:, 0], settled
+
+
+def _among_all(logits: torch.Tensor, draws: Draws) -> torch.Tensor:
+    """Draw from all tokens, int64 [rows]."""
+    scaled = (logits / draws.temperature[:, None]).double()
+    tokens = torch.arange(logits.shape[1], device=logits.device)
+    scores = scaled + gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], tokens))
+    if ((draws.top_k > 0) | (draws.top_p < 1)).any():
+        edge, _ = _edge(logits, draws, logits.sort(dim=-1, descending=True).values)
+        scores = scores.masked_fill(scaled < edge, -math.inf)
+    return scores.argmax(dim=-1)
+
+
+def _edge(
+    logits: torch.Tensor, draws: Draws, ranked: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Find the least logit, over temperature, that top-k, then top-p leave: float64 [rows, 1].
 
     top-p keeps the smallest set of most probable tokens, at temperature T and among what top-k
     left, whose probabilities reach p. Tokens as probable as the last one kept are kept too, so that
     the set does not hang on the order of equals.
+    Says besides of each row whether `ranked`, its largest logits, best first, hold all that is left.
     """
-    count = ranked.tokens.shape[1]
-    scaled = (ranked.logits / draws.temperature[:, None]).double()
+    count = ranked.shape[1]
+    scaled = (ranked / draws.temperature[:, None]).double()
     whole = (logits / draws.temperature[:, None]).logsumexp(dim=-1, keepdim=True)
-    probabilities = torch.exp(scaled - whole)
-
     last = torch.where(draws.top_k > 0, draws.top_k, count).clamp(max=count) - 1
-    allowed = scaled >= scaled.gather(-1, last[:, None])
-    probabilities = probabilities * allowed
-    mass = torch.where(draws.top_k > 0, probabilities.sum(dim=-1), 1.0)[:, None]
+    best = scaled.gather(-1, last[:, None])  # the least of the k best
+    allowed = scaled >= best
 
+    probabilities = torch.exp(scaled - whole) * allowed
+    mass = torch.where(draws.top_k > 0, probabilities.sum(dim=-1), 1.0)[:, None]
     before = probabilities.cumsum(dim=-1) - probabilities
     needed = allowed & (before < draws.top_p[:, None] * mass)
-    edge = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
-    restricted = torch.where(draws.top_p[:, None] < 1, scaled >= edge, allowed)
-    # Where the least of the candidates is left out, every token outside of them is left out too;
-    # and top-p among the k best needs all of those.
-    settled = ~restricted[:, -1] & ((draws.top_k == 0) | ~allowed[:, -1])
-    return restricted, settled | (count == logits.shape[1])
+    nucleus = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
+    edge = torch.where(draws.top_p[:, None] < 1, nucleus, best)
 
-
-def _search(scaled: torch.Tensor, draws: Draws, best: torch.Tensor) -> torch.Tensor:
-    """Draw from all tokens of unrestricted rows, int64 [rows].
-
-    `best` [rows, 1] is a score that each has reached: only tokens that can reach it are hashed.
-    """
-    count, vocabulary = scaled.shape
-    rows, tokens = torch.nonzero(scaled.double() + GUMBEL_MAX >= best, as_tuple=True)
-    noise = gumbel(uniform(draws.seeds[rows], draws.positions[rows], tokens))
-    scores = scaled[rows, tokens].double() + noise
-    highest = best[:, 0].scatter_reduce(0, rows, scores, "amax")
-    # The lowest id among equals.
-    winners = torch.where(scores == highest[rows], tokens, vocabulary)
-    return tokens.new_full((count,), vocabulary).scatter_reduce(0, rows, winners, "amin")
+    # Where the least of the ranked is left out, every token outside of them is left out too; and
+    # top-p among the k best needs all of those.
+    least = scaled[:, -1:]
+    whole_set = (edge > least) & ((draws.top_k[:, None] == 0) | (best > least))
+    return edge, whole_set[:, 0] | (count == logits.shape[1])
 
 
 def _signed(word: int) -> int:
