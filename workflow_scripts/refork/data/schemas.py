@@ -65,11 +65,22 @@ PIVOTS = pa.schema(
     ]
 )
 
+GRID = pa.schema(
+    [
+        *PIVOT_KEY,  # every generated token of a rollout that gets a curve, whether sampled or not
+        _column("on_grid", pa.bool_()),  # the curve is estimated there
+        _column("drawn", pa.bool_()),  # it has draws of its own
+        _column("tokens", TOKENS),  # of its branches, the rollout's own first, then the best first
+        _column("probabilities", pa.list_(pa.float64())),  # of the branches; they add to 1
+        _column("dropped", pa.float64()),  # probability of all tokens that are no branch
+    ]
+)
+
 CONTINUATIONS = pa.schema(
     [
         *PIVOT_KEY,
         _column("pass", pa.string()),
-        _column("arm", pa.string()),  # actual or alt
+        _column("arm", pa.string()),  # actual or alt; of a curve branch-0, branch-1, …
         _optional("draw", pa.int32()),  # null for the greedy probe
         _column("seed", pa.uint64()),
         _column("state", pa.string()),  # snapshot, decode_replay or prefill
@@ -91,6 +102,52 @@ OUTCOMES = pa.schema(
         _optional("draw", pa.int32()),
         _column("outcome", pa.string()),  # a label, other or truncated
         _column("correct", pa.bool_()),
+    ]
+)
+
+DRAWS = pa.schema(
+    [
+        *PIVOT_KEY,  # a position of the grid
+        _column("branch", pa.int32()),  # its place among the branches of the position
+        _column("draw", pa.int32()),
+        _column("outcome", pa.string()),
+        _column("weight", pa.float64()),  # 1 for mixture draws, see stats.curves.sample
+        _column("length", pa.int32()),  # generated tokens of the continuation
+    ]
+)
+
+CURVES = pa.schema(
+    [
+        *PIVOT_KEY,  # a position of the grid
+        _column("outcome", pa.string()),
+        _column("draws", pa.int32()),  # of the position, whatever their outcome
+        _optional("raw", pa.float64()),  # weighted share of the draws; null without any
+        _column("share", pa.float64()),  # o_t, smoothed
+        _optional("sd", pa.float64()),  # null where the estimator has no error bars
+        _optional("low", pa.float64()),  # of the interval of level smoothing.level
+        _optional("high", pa.float64()),
+    ]
+)
+
+STEPS = pa.schema(
+    [
+        *PIVOT_KEY,  # the earlier of two neighbouring positions of the grid
+        _column("next_position", pa.int32()),
+        _column("epsilon", pa.float64()),
+        _optional("probability", pa.float64()),  # that o_t moves by more than ε over the step
+        _optional("first", pa.float64()),  # that the first such step of the rollout is this one
+    ]
+)
+
+FORKS = pa.schema(
+    [
+        *ROLLOUT_KEY,
+        _column("source", pa.string()),  # posterior or change_point
+        _optional("epsilon", pa.float64()),  # of the posterior's
+        _column("first", pa.int32()),  # the fork is at a token behind this position …
+        _column("last", pa.int32()),  # … and at this one at the latest
+        _optional("probability", pa.float64()),  # of the posterior's
+        _column("distance", pa.float64()),  # total variation between the curve before and behind
     ]
 )
 
