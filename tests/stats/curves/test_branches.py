@@ -93,7 +93,7 @@ def test_greedy_continuations_take_the_most_probable_token() -> None:
 
 
 def test_where_no_branch_has_mass_the_rollouts_own_token_is_alone() -> None:
-    even = {token: 1 / 40 for token in range(39)} | {50: 1 / 40 - 1e-4}
+    even = dict.fromkeys(range(39), 1 / 40) | {50: 1 / 40 - 1e-4}
     found = find([(50, even)], sampling=Sampling(top_k=20))
     assert as_dict(found) == {50: 1.0}
     assert found.dropped.tolist() == [1.0]
