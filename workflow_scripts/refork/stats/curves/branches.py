@@ -90,10 +90,8 @@ def find_branches(
     kept[:, 1:] &= np.cumsum(kept[:, 1:], axis=1) < rule.max_branches
     mass = np.where(kept, drawn, 0.0)
     total = mass.sum(axis=1, keepdims=True)
-    alone = total[:, 0] <= 0
-    kept[alone, 1:] = False
     share = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
-    share[alone, 0] = 1.0
+    share[total[:, 0] <= 0, 0] = 1.0
 
     count = kept.sum(axis=1)
     width = int(count.max(initial=1))
