@@ -107,6 +107,18 @@ def test_what_the_draws_leave_out_is_no_branch() -> None:
     assert as_dict(find([(7, SHARES)], sampling=Sampling(top_p=0.6))) == {7: 0.625, 3: 0.375}
 
 
+def test_top_k_reaches_no_further_than_it_says_into_what_was_not_recorded() -> None:
+    shares = {1: 0.5, 2: 0.3} | dict.fromkeys(range(3, 13), 0.02)
+    found = find([(1, shares)], recorded=3, sampling=Sampling(top_k=4))
+    assert as_dict(found) == {1: 0.625, 2: 0.375}
+    assert found.dropped == pytest.approx(0.04 / 0.84)
+
+
+def test_a_token_that_is_never_drawn_is_no_branch_at_any_threshold() -> None:
+    rule = BranchRule(min_probability=0.0, max_branches=10)
+    assert find([(7, SHARES)], sampling=Sampling(top_k=2), rule=rule).tokens.tolist() == [[7, 3]]
+
+
 @given(
     seed=st.integers(0, 10**6),
     temperature=st.sampled_from([0.0, 0.6, 1.0, 1.7]),
