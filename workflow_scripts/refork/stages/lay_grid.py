@@ -15,6 +15,12 @@ from refork.stats.curves.branches import Branches, BranchRule, Sampling, find_br
 from refork.tasks.sentences import SentenceFinder
 
 
+def questions_with_curves(stage: Mapping[str, Any], questions: pa.Table) -> list[str]:
+    """Name the questions that get curves: the first so many, in the order of the study."""
+    names = list(dict.fromkeys(questions["question_id"].to_pylist()))
+    return names[: stage["settings"]["curves"]["questions"]]
+
+
 def lay_grid(
     stage: Mapping[str, Any],
     rollouts: pa.Table,

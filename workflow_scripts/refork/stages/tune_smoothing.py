@@ -12,10 +12,7 @@ from refork.stages.curve_samples import RolloutDraws, rollout_draws
 from refork.stats.curves.estimator import Estimator
 from refork.stats.curves.sample import CurveSample
 from refork.stats.curves.tuning import held_out_score, split
-from refork.study.estimators import named_estimator
-
-AUTO = "auto"
-"""Name in the config of the best of the candidates."""
+from refork.study.estimators import AUTO, named_estimator
 
 
 def tune_smoothing(stage: Mapping[str, Any], grid: pa.Table, draws: pa.Table) -> TuningRecord:

@@ -45,13 +45,15 @@ def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[
 
 def _states(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
     kept = settings.rollouts.snapshots
-    for index, item in enumerate(settings.passes):
-        where = f"passes.{index}.state"
-        if kind == "vllm" and item.state == "snapshot":
+    states = {f"passes.{index}.state": item.state for index, item in enumerate(settings.passes)}
+    if settings.curves.questions != 0:
+        states["curves.state"] = settings.curves.state
+    for where, state in states.items():
+        if kind == "vllm" and state == "snapshot":
             yield where, "vLLM keeps no snapshots; take `exact`, its own decode-time state"
-        elif item.state == "snapshot" and not kept:
+        elif state == "snapshot" and not kept:
             yield where, "`snapshot` needs `rollouts.snapshots: true`"
-        elif item.state == "exact" and EXACT_STATES.get(kind) == "snapshot" and not kept:
+        elif state == "exact" and EXACT_STATES.get(kind) == "snapshot" and not kept:
             words = f"`exact` is `snapshot` for the {kind} engine, and needs"
             yield where, f"{words} `rollouts.snapshots: true`"
 

@@ -8,6 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 from refork.errors import ReforkError, allowed_names
 from refork.stats.curves.estimator import ESTIMATORS, Estimator
 
+AUTO = "auto"
+"""Name in the config of the best of the candidates."""
 _WORDS = {"true": True, "false": False}
 
 
