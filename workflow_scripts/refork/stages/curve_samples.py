@@ -71,7 +71,7 @@ def rollout_draws(grid: pa.Table, draws: pa.Table) -> tuple[list[RolloutDraws], 
         drawn = own.pop(key, draws.slice(0, 0))
         sampled = len(np.unique(drawn.column("position").to_numpy()))
         if sampled < 2:
-            reason = f"{sampled} positions of the grid have draws; a curve needs two at least"
+            reason = f"positions of the grid with draws: {sampled}; a curve needs two at least"
             left_out.append(LeftOut(question_id=key[0], rollout=key[1], reason=reason))
         else:
             made.append(_rollout_draws(key, tokens, drawn))

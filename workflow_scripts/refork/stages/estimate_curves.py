@@ -180,20 +180,24 @@ def _matched(outcomes: _Places, continuations: _Places) -> Integers:
 
 
 def _refuse_gaps(branches: _Branches, places: _Places, *, each: bool) -> None:
-    """Refuse a position or branch whose draws are not 0, 1, … up to the last of all."""
-    group, size = (
-        (places.slot, len(branches.probability)) if each else (places.row, branches.grid.num_rows)
-    )
-    wanted = int(places.draw.max(initial=-1)) + 1
-    codes = np.unique(group * max(wanted, 1) + places.draw)
-    different = np.bincount(codes // max(wanted, 1), minlength=size)
+    """Refuse a position or branch whose draws are not 0, 1, … up to the last of all.
+
+    A branch that is never drawn needs none of its own.
+    """
+    group, size = places.row, branches.grid.num_rows
+    needed = np.ones(size, dtype=np.bool_)
+    if each:
+        group, size = places.slot, len(branches.probability)
+        needed = branches.probability > 0
+    wanted = max(int(places.draw.max(initial=0)) + 1, 1)
+    different = np.bincount(np.unique(group * wanted + places.draw) // wanted, minlength=size)
     total = np.bincount(group, minlength=size)
-    wrong = (different != max(wanted, 1)) | (total != different)
+    wrong = (total != different) | ((different != wanted) & (needed | (total > 0)))
     if wrong.any():
         at = int(np.argmax(wrong))
         row = int(np.searchsorted(branches.first, at, side="right")) - 1 if each else at
         of = f", branch {at - branches.first[row]}" if each else ""
         raise ReforkError(
             f"{name_pivot(branches.grid, row)}{of}: {total[at]} graded draws, {different[at]} of "
-            f"them different; others have {wanted}"
+            f"them different; {wanted} are wanted"
         )
