@@ -182,7 +182,8 @@ def _heads(rollouts: pa.Table, forced: pa.Table) -> dict[tuple[str, int, int, st
         key = (place.question_id, place.rollout)
         if key not in generated:
             raise ReforkError(
-                f"question {key[0]}, rollout {key[1]}: position {place.position} without its rollout"
+                f"question {key[0]}, rollout {key[1]}: position {place.position} "
+                "without its rollout"
             )
         prompt_length, token_ids = generated[key]
         kept = token_ids[: place.position - prompt_length]

@@ -1,7 +1,7 @@
 """Stage resample: continuations of one pass and draw block of a shard.
 
-They start from both arms of every pivot, or, for outcome curves, from the branches of every position
-of a grid that has draws.
+They start from both arms of every pivot, or, for outcome curves, from the branches of every
+position of a grid that has draws.
 """
 
 from collections.abc import Iterator, Mapping

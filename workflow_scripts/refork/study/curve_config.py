@@ -20,7 +20,7 @@ class Curves(Section):
     stride: Positive = key(1, "tokens from one position of the grid to the next")
     branches: Literal["mixture", "each"] = key(
         "mixture",
-        "mixture: a draw's branch is drawn by its probability; each: every branch has its own draws",
+        "mixture: a draw's branch is drawn by its probability; each: every branch has its draws",
     )
     continuations: Positive = key(30, "S, draws a position (mixture) or a branch (each)")
     draw_block: Positive = key(10, "draws in one job; raising S samples only new blocks")

@@ -16,6 +16,16 @@ from refork.study.stage import Stage
 from refork.study.stages import VariantStages, report_stage, variant_stages
 
 
+_ONE_FILE = {
+    "prepare_model": "model.manifest.json",
+    "probe_engine": "probe.json",
+    "measure_noise": "credits.parquet",
+    "tune_smoothing": "tuning.json",
+    "report": "report.html",
+}
+"""Output of the stages that are one job; the others have one a shard."""
+
+
 def draw_blocks(continuations: int, block: int) -> list[str]:
     """Name the draw blocks of K continuations: K = 6 in blocks of 4 is 0000-0003 and 0004-0005."""
     firsts = range(0, continuations, block)
@@ -63,7 +73,7 @@ class Graph:
         return self.root / stage.name / stage.hash
 
     def upstream(self, name: str, digest: str, *labels: str) -> Path:
-        """Return the folder of the stage that `name`/`digest` reads from under one of the labels."""
+        """Return the folder of the stage that `name`/`digest` reads from by one of the labels."""
         upstream = self._of(name, digest)[0].upstream
         [label] = [label for label in labels if label in upstream]
         return self.folder(upstream[label])
@@ -124,23 +134,13 @@ class Graph:
     def outputs(self, stage: Stage) -> list[Path]:
         """Return the declared files of a stage, one a job."""
         folder = self.folder(stage)
-        if stage.name == "report":
-            return [folder / "report.html"]
+        if stage.name in _ONE_FILE:
+            return [folder / _ONE_FILE[stage.name]]
         shards = [f"{shard}.parquet" for shard in self.shards]
-        match stage.name:
-            case "prepare_model":
-                return [folder / "model.manifest.json"]
-            case "probe_engine":
-                return [folder / "probe.json"]
-            case "measure_noise":
-                return [folder / "credits.parquet"]
-            case "tune_smoothing":
-                return [folder / "tuning.json"]
-            case "resample":
-                blocks = self.draw_blocks(stage)
-                return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
-            case _:
-                return [folder / shard for shard in shards]
+        if stage.name == "resample":
+            blocks = self.draw_blocks(stage)
+            return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
+        return [folder / shard for shard in shards]
 
     def _of(self, name: str, digest: str) -> tuple[Stage, VariantStages]:
         try:

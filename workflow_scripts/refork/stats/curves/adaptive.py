@@ -46,9 +46,10 @@ def allot(needs: Sequence[Need], budget: float, most: int, seed: int) -> list[Wh
     """Spend a budget: further draws of every position, one array (P,) a question.
 
     Draws in all, those that there are included, grow as √(s/(cP)): s is the uncertainty, c the
-    length of a draw and P the number of the question's positions, for a question counts once however
-    long it is. Steeper rules did worse on recorded questions. Where there are more already, none are added. What is left of a draw is rounded up with
-    its probability, so that the expected cost is the budget.
+    length of a draw and P the number of the question's positions, for a question counts once
+    however long it is. Steeper rules did worse on recorded questions. Where there are more already,
+    none are added. What is left of a draw is rounded up with its probability, so that the expected
+    cost is the budget.
 
     Parameters
     ----------
