@@ -15,7 +15,6 @@ from refork.study.loading import Study
 from refork.study.stage import Stage
 from refork.study.stages import VariantStages, report_stage, variant_stages
 
-
 _ONE_FILE = {
     "prepare_model": "model.manifest.json",
     "probe_engine": "probe.json",
