@@ -12,6 +12,7 @@ from refork.data.pivot_keys import name_pivot, number_pivots
 from refork.errors import ReforkError
 
 Integers = NDArray[np.int64]
+Narrow = NDArray[np.int32]
 
 CURVE = "curve"
 """Name of the pass whose continuations are draws of curves."""
@@ -23,7 +24,7 @@ ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class BranchDraws:
-    """Draws by where they stand; shape (draws,) each.
+    """Draws by where they stand; shape (draws,) each, narrow, for there may be many millions.
 
     Attributes
     ----------
@@ -31,18 +32,15 @@ class BranchDraws:
         Of the grid's drawn positions.
     branch
         Its place among the branches of the position.
-    slot
-        Number of the branch among those of all positions.
     draw
         Number of the draw.
     values
         What else is known of each.
     """
 
-    row: Integers
-    branch: Integers
-    slot: Integers
-    draw: Integers
+    row: Narrow
+    branch: Narrow
+    draw: Narrow
     values: pa.ChunkedArray
 
 
@@ -87,7 +85,7 @@ class GridBranches:
         ReforkError
             A draw stands at a position that is not drawn, or its arm is no branch there.
         """
-        found = [(np.empty(0, np.int64),) * 3]
+        found = [(np.empty(0, np.int32),) * 3]
         values = [pa.array([], kind)]
         for table in tables:
             for start in range(0, table.num_rows, ROWS):
@@ -95,17 +93,22 @@ class GridBranches:
                 found.append(self._places(part))
                 values += _values(part, column).cast(kind).chunks
         row, branch, draw = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        slot = self.first[row] + branch
-        return BranchDraws(row, branch, slot, draw, pa.chunked_array(values, kind))
+        return BranchDraws(row, branch, draw, pa.chunked_array(values, kind))
+
+    def slots(self, draws: BranchDraws) -> Integers:
+        """Give the number of every draw's branch among all branches; shape (draws,)."""
+        slots: Integers = self.first[draws.row] + draws.branch
+        return slots
 
     def weights(self, draws: BranchDraws) -> NDArray[np.float64]:
         """Weigh each draw by its branch's probability × draws of the position ÷ of the branch."""
         of_position = np.bincount(draws.row, minlength=self.grid.num_rows)[draws.row]
-        of_branch = np.bincount(draws.slot, minlength=len(self.probability))[draws.slot]
-        weights: NDArray[np.float64] = self.probability[draws.slot] * of_position / of_branch
+        slot = self.slots(draws)
+        of_branch = np.bincount(slot, minlength=len(self.probability))[slot]
+        weights: NDArray[np.float64] = self.probability[slot] * of_position / of_branch
         return weights
 
-    def _places(self, table: pa.Table) -> tuple[Integers, Integers, Integers]:
+    def _places(self, table: pa.Table) -> tuple[Narrow, Narrow, Narrow]:
         """Row, branch and number of every draw."""
         row = self._rows(table)
         arms = table.column("arm").combine_chunks().dictionary_encode()
@@ -116,7 +119,8 @@ class GridBranches:
             at = int(np.argmax(outside))
             arm = table.column("arm")[at].as_py()
             raise ReforkError(f"{name_pivot(table, at)}: {arm!r} is no branch of the grid there")
-        return row, branch, table.column("draw").to_numpy().astype(np.int64)
+        draw = table.column("draw").to_numpy().astype(np.int32)
+        return row.astype(np.int32), branch.astype(np.int32), draw
 
     def _rows(self, table: pa.Table) -> Integers:
         there, here = number_pivots(self.grid, table)

@@ -65,7 +65,7 @@ def estimate_curves(
 def _matched(branches: GridBranches, outcomes: BranchDraws, continuations: BranchDraws) -> Integers:
     """Find the continuation of every outcome; each has the other."""
     draws = 1 + max(int(one.draw.max(initial=0)) for one in (outcomes, continuations))
-    wanted, there = (one.slot * draws + one.draw for one in (outcomes, continuations))
+    wanted, there = (branches.slots(one) * draws + one.draw for one in (outcomes, continuations))
     size = len(branches.probability) * draws
     for one, codes, others, what in (
         (outcomes, wanted, there, "an outcome without its continuation"),
@@ -93,10 +93,10 @@ def _refuse_gaps(branches: GridBranches, draws: BranchDraws, *, each: bool) -> N
 
     A branch that is never drawn needs none of its own.
     """
-    group, size = draws.row, branches.grid.num_rows
+    group, size = draws.row.astype(np.int64), branches.grid.num_rows
     needed = np.ones(size, dtype=np.bool_)
     if each:
-        group, size = draws.slot, len(branches.probability)
+        group, size = branches.slots(draws), len(branches.probability)
         needed = branches.probability > 0
     wanted = int(draws.draw.max(initial=0)) + 1
     times = np.bincount(group * wanted + draws.draw, minlength=size * wanted)
