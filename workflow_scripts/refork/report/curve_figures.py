@@ -101,7 +101,7 @@ def _limits(positions: np.ndarray) -> tuple[float, float]:
 def _draw_forks(ax: Axes, forks: tuple[ShownFork, ...]) -> None:
     left, right = ax.get_xlim()
     for fork in forks:
-        ax.axvspan(fork.first, fork.last, color=RULE, linewidth=0, zorder=0)
+        ax.axvspan(fork.first, fork.last, color=RULE, linewidth=0.8, zorder=0)
     centres = [((fork.first + fork.last) / 2 - left) / (right - left) for fork in forks]
     for place, text in number_labels(centres):
         ax.annotate(
@@ -148,13 +148,13 @@ def _survival_figure(pooled: dict[str, dict[float, Survival]], palette: str) -> 
             left.plot(tokens, surviving, color=colour, label=f"ε = {epsilon:g}")
             edges, hazard = binned_hazard(one)
             right.stairs(hazard, edges, color=colour, linewidth=1.4, baseline=None)
-        left.set(ylim=(-0.03, 1.03), ylabel="no fork yet")
+        left.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1), ylabel="no fork yet")
+        right.yaxis.set_major_locator(MaxNLocator(4))
         right.set_ylim(bottom=0)
         right.set_ylabel("first fork in the stretch")
         left.set_title(shortened(name), fontweight="bold")
         for ax in (left, right):
-            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-            ax.yaxis.set_major_locator(MaxNLocator(4))
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             ax.set_xlim(0, None)
     for ax in axes[-1]:
