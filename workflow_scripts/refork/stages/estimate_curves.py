@@ -9,7 +9,7 @@ import pyarrow as pa
 from refork.data.pivot_keys import name_pivot
 from refork.data.schemas import DRAWS, PIVOT_KEY
 from refork.errors import ReforkError
-from refork.stages.branch_draws import BranchDraws, GridBranches, Integers
+from refork.stages.branch_draws import BranchDraws, GridBranches, Narrow
 
 
 def estimate_curves(
@@ -62,7 +62,7 @@ def estimate_curves(
     return pa.table(columns).select(DRAWS.names).cast(DRAWS)
 
 
-def _matched(branches: GridBranches, outcomes: BranchDraws, continuations: BranchDraws) -> Integers:
+def _matched(branches: GridBranches, outcomes: BranchDraws, continuations: BranchDraws) -> Narrow:
     """Find the continuation of every outcome; each has the other."""
     draws = 1 + max(int(one.draw.max(initial=0)) for one in (outcomes, continuations))
     wanted, there = (branches.slots(one) * draws + one.draw for one in (outcomes, continuations))
@@ -82,9 +82,9 @@ def _matched(branches: GridBranches, outcomes: BranchDraws, continuations: Branc
         raise ReforkError(
             f"{len(there)} continuations of {len(wanted)} draws: some are there twice"
         )
-    place = np.zeros(size, dtype=np.int64)
-    place[there] = np.arange(len(there))
-    matched: Integers = place[wanted]
+    place = np.zeros(size, dtype=np.int32)
+    place[there] = np.arange(len(there), dtype=np.int32)
+    matched: Narrow = place[wanted]
     return matched
 
 
