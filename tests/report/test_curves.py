@@ -13,15 +13,21 @@ import pytest
 from helpers.made_curves import HOSTILE_OUTCOME, STEPS_AT, made_curves
 from helpers.made_variants import PROMPT, Row, Vocabulary
 from helpers.pages import Page
-from refork.data.schemas import FORKS
+from refork.data.files import write_json
+from refork.data.schemas import CURVES, DRAWS, FORKS, GRID, STEPS
+from refork.data.tables import write_table
+from refork.errors import ReforkError
+from refork.report.collect_curves import curve_folders, read_curves
 from refork.report.curve_data import CurveData
 from refork.report.curve_figures import binned_hazard, number_labels
 from refork.report.curve_forks import fork_survival, shown_forks
 from refork.report.curve_rows import SHOWN_CURVES, curve_sizes, shown_curves
 from refork.report.curve_tables import curve_tables
+from refork.report.stage_folders import StageFolders
 from refork.report.study_data import Decode, Look, StudyData
 from refork.report.writing import write_report
 from refork.stats.curves.forks import survival
+from refork.study.stage import record_hash
 
 KEY = ("q00", 0)
 TABLES = {
@@ -118,7 +124,10 @@ def test_files_are_those_of_before_and_of_curves(folder: Path) -> None:
 def test_without_curves_nothing_is_added(study: StudyData, decode: Decode, tmp_path: Path) -> None:
     assert curve_tables(study, decode) == {}
     write_report(study, Look(), decode, tmp_path)
-    assert "curve" not in (tmp_path / "report.html").read_text()
+    html = (tmp_path / "report.html").read_text()
+    assert "Outcome curves" not in html
+    assert ".fork" not in html
+    assert not [path for path in tmp_path.rglob("*") if "curve" in path.name]
 
 
 def test_tables_hold_all_curves(curved: StudyData, decode: Decode) -> None:
@@ -170,6 +179,63 @@ def test_a_coarse_step_is_spread_over_its_tokens(study: StudyData, vocabulary: V
     coarse = made_curves(study.variants[0], vocabulary, rollouts=1, stride=4)
     pooled = fork_survival(coarse)[0.1]
     np.testing.assert_allclose(pooled.surviving[:8], 1 - np.cumsum([1 / 8] * 4 + [1 / 16] * 4))
+
+
+def test_curves_are_read_along_the_records(curved: StudyData, tmp_path: Path) -> None:
+    curves = curves_of(curved)
+    smooth = write_stages(curves, tmp_path)
+    found = read_curves(smooth, "mixture")
+    for name in ("grid", "draws", "curves", "steps", "forks"):
+        assert getattr(found, name).equals(getattr(curves, name))
+    assert (found.tuning, found.smoothing) == (curves.tuning, curves.smoothing)
+    settings = {"continuations": 20, "draw_block": 10}
+    folders = [path.relative_to(tmp_path).parts[0] for path in curve_folders(smooth, settings)]
+    assert folders == [
+        "lay_grid", "resample", "resample", "grade_outcomes", "estimate_curves",
+        "tune_smoothing", "smooth_curves",
+    ]  # fmt: skip
+
+
+def test_a_missing_part_is_named(curved: StudyData, tmp_path: Path) -> None:
+    smooth = write_stages(curves_of(curved), tmp_path)
+    for path in smooth.folder.glob("*.forks.parquet"):
+        path.unlink()
+    with pytest.raises(ReforkError, match=r"holds no shard-\*\.forks\.parquet"):
+        read_curves(smooth, "mixture")
+
+
+def write_stages(curves: CurveData, results: Path) -> StageFolders:
+    """Write the tables of curves as the stages do, in two shards; return the last stage."""
+    upstream: dict[str, tuple[str, ...]] = {
+        "lay_grid": (),
+        "resample": (),
+        "grade_outcomes": (),
+        "estimate_curves": ("resample.curve", "grade_outcomes"),
+        "tune_smoothing": (),
+        "smooth_curves": ("lay_grid", "estimate_curves", "tune_smoothing"),
+    }
+    digests: dict[str, str] = {}
+    for stage, labels in upstream.items():
+        above = {label: digests[label.partition(".")[0]] for label in labels}
+        record = {"stage": stage, "version": 1, "lock": {}, "upstream": above}
+        record["settings"] = {"smoothing": dict(curves.smoothing)}
+        digests[stage] = record_hash(record)
+        write_json(results / stage / digests[stage] / "stage.json", record)
+    tables = [
+        ("lay_grid", "", curves.grid, GRID),
+        ("estimate_curves", "", curves.draws, DRAWS),
+        ("smooth_curves", "", curves.curves, CURVES),
+        ("smooth_curves", ".steps", curves.steps, STEPS),
+        ("smooth_curves", ".forks", curves.forks, FORKS),
+    ]
+    for stage, part, table, schema in tables:
+        half = table.num_rows // 2
+        for shard, rows in enumerate((table.slice(0, half), table.slice(half))):
+            path = results / stage / digests[stage] / f"shard-{shard}{part}.parquet"
+            write_table(rows, path, schema)
+    tuning = results / "tune_smoothing" / digests["tune_smoothing"] / "tuning.json"
+    write_json(tuning, curves.tuning.document())
+    return StageFolders(results, "smooth_curves", digests["smooth_curves"])
 
 
 def test_stretches_keep_the_survival() -> None:

@@ -18,6 +18,8 @@ from refork.tasks.graders import OTHER, TRUNCATED
 
 _WIDTH = 7.4
 _BINS = 20
+_DOTTED = 300
+"""Positions up to which a curve is drawn with dots: every one is an element of the page."""
 _DIGIT = 0.016  # width of a digit of a fork's number, of the axes' width
 
 
@@ -48,7 +50,10 @@ def draw_curve_figures(
 
 
 def _caption(curves: CurveData) -> str:
-    words = "Line: the smoothed share. Dots: the share of the draws at a position."
+    words = (
+        "Line: the smoothed share. Dots: the share of the draws at a position, on curves with "
+        f"draws at {_DOTTED} or fewer."
+    )
     if curves.curves["low"].null_count < curves.curves.num_rows:
         words += f" Band: the {percent(curves.smoothing['level'], 0)} interval."
     return f"{words} Grey stretches with a number are forks."
@@ -84,7 +89,8 @@ def _draw_curve(ax: Axes, curves: CurveData, item: ShownCurve, palette: str) -> 
             label=shortened(outcome, 14),
         )
         raw = own[own["raw"].notna()]
-        ax.scatter(raw["position"], raw["raw"], color=colour, s=5, alpha=0.45, linewidth=0)
+        if len(raw) <= _DOTTED:
+            ax.scatter(raw["position"], raw["raw"], color=colour, s=5, alpha=0.45, linewidth=0)
         if own["low"].notna().all():
             low, high = own["low"].astype(float), own["high"].astype(float)
             ax.fill_between(own["position"], low, high, color=colour, alpha=0.2, linewidth=0)
