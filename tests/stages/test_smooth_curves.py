@@ -1,5 +1,6 @@
 """From draws to curves, steps and forks."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -253,3 +254,20 @@ def test_a_shard_without_curves() -> None:
 def test_draws_that_cannot_be_fitted_are_named() -> None:
     with pytest.raises(ReforkError, match="question 'a', rollout 2: penalty is -1"):
         smoothed(*stepped(skip=False), "segment:penalty=-1")
+
+
+def test_draws_of_every_branch_are_weighed(tmp_path: Path) -> None:
+    made = chain_curve(synthetic_chain(tmp_path), "a", draws=30, seed=5, length=25, each=True)
+    stage = {"settings": {"curves": {"branches": "each"}}}
+    draws = estimate_curves(stage, made.grid, made.outcomes, [made.continuations])
+    assert len(set(draws.column("weight").to_pylist())) > 10
+    equal = draws.set_column(
+        draws.schema.get_field_index("weight"), "weight", pa.array(np.ones(draws.num_rows))
+    )
+
+    def error(table: pa.Table, estimator: str) -> float:
+        truth, share = columns(smoothed(made.grid, table, estimator), [made], "share")
+        return float(np.abs(share - truth).sum(axis=1).mean() / 2)
+
+    for estimator in ("forkhmm", "raw"):
+        assert error(draws, estimator) < 0.8 * error(equal, "raw")
