@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from refork.data.pivot_keys import name_pivot, number_pivots
 from refork.errors import ReforkError
+from refork.study.curve_stages import CURVE
 
 Integers = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-CURVE = "curve"
-"""Name of the pass whose continuations are draws of curves."""
 BRANCH = "branch-"
 """What the arm of a curve's continuation starts with; the branch's number follows."""
 ROWS = 1_000_000
