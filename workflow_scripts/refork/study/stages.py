@@ -109,6 +109,8 @@ def _shown(settings: Settings) -> dict[str, Any]:
     shown = settings.model_dump(exclude={"results", "resources", "variants"})
     for name in UNHASHED:
         del shown["engine"][name]
+    if settings.curves.questions == 0:
+        del shown["curves"], shown["smoothing"]
     return shown
 
 
