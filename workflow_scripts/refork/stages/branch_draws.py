@@ -9,14 +9,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from refork.data.pivot_keys import name_pivot, number_pivots
+from refork.data.schemas import BRANCH, CURVE
 from refork.errors import ReforkError
-from refork.study.curve_stages import CURVE
 
 Integers = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-BRANCH = "branch-"
-"""What the arm of a curve's continuation starts with; the branch's number follows."""
 ROWS = 1_000_000
 """Rows whose keys are looked at together."""
 

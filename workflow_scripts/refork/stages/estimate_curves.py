@@ -9,9 +9,7 @@ import pyarrow as pa
 from refork.data.pivot_keys import name_pivot
 from refork.data.schemas import DRAWS, PIVOT_KEY
 from refork.errors import ReforkError
-from refork.stages.branch_draws import BRANCH, BranchDraws, GridBranches, Narrow
-
-__all__ = ["BRANCH", "estimate_curves"]
+from refork.stages.branch_draws import BranchDraws, GridBranches, Narrow
 
 
 def estimate_curves(
