@@ -51,7 +51,7 @@ class ForkFit:
     def sd(self, positions: ArrayLike) -> Floats:
         """Posterior standard deviation [queries, categories]."""
         now, after = (
-            deviation(self._means(states), states @ self.grid.points**2, self.order).T
+            deviation(self._means(states), _mean(states, self.grid.points**2), self.order).T
             for states in self._marginals()
         )
         return self.widen * self._between(np.asarray(positions), now, after)
@@ -97,7 +97,7 @@ class ForkFit:
         return compose(point, self.order).T
 
     def _means(self, states: Floats) -> Floats:
-        return states @ self.grid.points
+        return _mean(states, self.grid.points)
 
     def _medians(self, states: Floats) -> Floats:
         """Give the median of each [states] row, read within its cell by angle."""
@@ -134,3 +134,11 @@ def _within_cells(states: NDArray[np.int64], offset: Floats, widen: float) -> Fl
     variance = states.var(axis=1, keepdims=True)
     shrink = np.sqrt(np.maximum(variance, 1 / 12) / (variance + 1 / 12))
     return np.asarray(mean + widen * shrink * (states + offset - mean))
+
+
+def _mean(states: Floats, values: Floats) -> Floats:
+    """Average values [states] over the last axis.
+
+    A product of BLAS would end in other bits wherever its arrays happen to lie in memory.
+    """
+    return np.asarray((states * values).sum(axis=-1))
