@@ -23,6 +23,7 @@ from refork.report.curve_figures import binned_hazard, number_labels
 from refork.report.curve_forks import fork_survival, shown_forks
 from refork.report.curve_rows import SHOWN_CURVES, curve_sizes, shown_curves
 from refork.report.curve_tables import curve_tables
+from refork.report.page import render_page
 from refork.report.stage_folders import StageFolders
 from refork.report.study_data import Decode, Look, StudyData
 from refork.report.writing import write_report
@@ -82,6 +83,21 @@ def test_the_section_says_what_was_drawn_and_chosen(page: Page) -> None:
         "fp32: kernel gives no probability of forks",
     ):
         assert words in page.text
+
+
+def test_settings_of_curves_are_told_apart_from_the_defaults(curved: StudyData) -> None:
+    first, second = curved.variants
+    without = {
+        key: value for key, value in first.settings.items() if key not in ("curves", "smoothing")
+    }
+    settings = {**first.settings, "curves": {**first.settings["curves"], "questions": 2}}
+    variants = (replace(first, settings=settings), replace(second, settings=without))
+    study = replace(curved, settings=without, variants=variants)
+    text = Page(render_page(study, Look(), [], None)).text
+    shown = text.partition("Variant stock")[2].partition("All settings")[0]
+    assert "curves.questions02" in "".join(shown.split())
+    assert "curves.rollouts" not in shown
+    assert "smoothing" not in shown
 
 
 def test_links_lead_somewhere_and_ids_are_unique(page: Page) -> None:

@@ -69,7 +69,8 @@ def render_page(
             reversal=REVERSAL,
             study_differences=differences(study.settings, study.defaults),
             variant_differences={
-                variant.name: differences(variant.settings, study.settings)
+                # A study without curves records no settings of them; its variants may.
+                variant.name: differences(variant.settings, {**study.defaults, **study.settings})
                 for variant in study.variants
             },
             whole_settings={
