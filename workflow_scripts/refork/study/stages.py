@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from refork.data.files import canonical_json
+from refork.engines.describe import BLOCK_SIZES
 from refork.study.config import Pass, Settings
 
 HASH_DIGITS = 16
@@ -159,7 +160,14 @@ def _shown(settings: Settings) -> dict[str, Any]:
     shown = settings.model_dump(exclude={"results", "resources", "variants"})
     for name in _UNHASHED:
         del shown["engine"][name]
+    shown["engine"]["vllm"] = _vllm(settings)
     return shown
+
+
+def _vllm(settings: Settings) -> dict[str, Any]:
+    """Return the section `vllm`; snapshots are named where they are kept alone."""
+    vllm = settings.engine.vllm
+    return vllm.model_dump(exclude=None if vllm.snapshots else {"snapshots"})
 
 
 def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) -> Stage:
@@ -231,7 +239,10 @@ def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
     if engine["kind"] == "synthetic":
         engine["synthetic"] = settings.engine.synthetic.model_dump()
     if engine["kind"] == "vllm":
-        engine["vllm"] = settings.engine.vllm.model_dump() | {"block_size": locked["block_size"]}
+        vllm = engine["vllm"] = _vllm(settings)
+        # Whoever keeps snapshots goes on from any token; its cache has blocks all the same.
+        blocks = vllm["block_size"] or BLOCK_SIZES[locked["device"]]
+        vllm["block_size"] = blocks if "snapshots" in vllm else locked["block_size"]
     return engine
 
 
