@@ -47,12 +47,15 @@ def vllm_subjects() -> Iterator[Any]:
     if find_spec("vllm") is None:
         return
     gpu = torch.cuda.is_available()
-    for name, tail in (("prefill", "prefill"), ("decode", "decode"), ("snapshots", "prefill")):
-        for model, dtype, gib, marks in (
-            ("wide_model", "float32", 0.25, ()),
-            ("wide_model", "bfloat16", 0.25, ()),
-            ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)),
-        ):
+    small = (("wide_model", "float32", 0.25, ()), ("wide_model", "bfloat16", 0.25, ()))
+    models = (*small, ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)))
+    # All engines stay in memory to the end.
+    for name, tail, known in (
+        ("prefill", "prefill", models),
+        ("decode", "decode", models),
+        ("snapshots", "prefill", small),
+    ):
+        for model, dtype, gib, marks in known:
             room = {"cache_gib": 1.0, "arguments": ON_GPU} if gpu else {"cache_gib": gib}
             vllm = VllmSettings(tail=tail, snapshots=name == "snapshots", **room)
             settings = {"device": "cuda" if gpu else "cpu", "vllm": vllm}

@@ -61,7 +61,7 @@ def test_a_decoded_tail_begins_behind_the_prompt() -> None:
 
 @pytest.mark.parametrize(("forced", "held"), [(50, 10), (None, 9)])
 def test_a_snapshot_holds_all_but_the_last_token(forced: int | None, held: int) -> None:
-    given = {"state": "snapshot", "forced_token": forced}
+    given: dict[str, Any] = {"state": "snapshot", "forced_token": forced}
     laid = plan(request(10, **given), request(6, **given), snapshots=Path("states"))
     whole, short = laid.jobs
     assert laid.replays == []
