@@ -48,7 +48,7 @@ def vllm_subjects() -> Iterator[Any]:
         return
     gpu = torch.cuda.is_available()
     small = (("wide_model", "float32", 0.25, ()), ("wide_model", "bfloat16", 0.25, ()))
-    models = (*small, ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)))
+    models = (*small, ("smollm2", "bfloat16", 0.5, (pytest.mark.model,)))
     # All engines stay in memory to the end.
     for name, tail, known in (
         ("prefill", "prefill", models),
