@@ -20,9 +20,13 @@ include: "rules/prepare_questions.smk"
 include: "rules/probe_engine.smk"
 include: "rules/sample_rollouts.smk"
 include: "rules/extract_pivots.smk"
+include: "rules/lay_grid.smk"
 include: "rules/resample.smk"
 include: "rules/grade_outcomes.smk"
 include: "rules/measure_noise.smk"
+include: "rules/estimate_curves.smk"
+include: "rules/tune_smoothing.smk"
+include: "rules/smooth_curves.smk"
 include: "rules/report.smk"
 
 

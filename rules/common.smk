@@ -41,13 +41,16 @@ def upstream(stage, label):
 
 
 def reads(stage, **files):
-    """Return an input function: files by name, each `STAGE/FILE` of a stage that `stage` reads."""
+    """Return an input function: files by name, each `STAGE/FILE` of a stage that `stage` reads.
+
+    Of `STAGE|OTHER/FILE` it reads one.
+    """
 
     def paths(wildcards):
         found = {}
         for name, file in files.items():
-            label, _, rest = file.partition("/")
-            folder = GRAPH.upstream(stage, wildcards.hash, label)
+            labels, _, rest = file.partition("/")
+            folder = GRAPH.upstream(stage, wildcards.hash, *labels.split("|"))
             found[name] = f"{folder}/{rest.format(**wildcards)}"
         return found
 

@@ -4,7 +4,7 @@ rule grade_outcomes:
             "grade_outcomes",
             questions="prepare_questions/{shard}.parquet",
             rollouts="sample_rollouts/{shard}.parquet",
-            pivots="extract_pivots/{shard}.parquet",
+            forced="extract_pivots|lay_grid/{shard}.parquet",
         ),
         continuations=draws("grade_outcomes"),
     output:
@@ -26,5 +26,5 @@ rule grade_outcomes:
     shell:
         "{params.python:q} workflow_scripts/grade_outcomes.py --stage {params.stage:q}"
         " --questions {input.questions:q} --rollouts {input.rollouts:q}"
-        " --pivots {input.pivots:q} --continuations {input.continuations:q} --out {output:q}"
+        " --forced {input.forced:q} --continuations {input.continuations:q} --out {output:q}"
         " 2> >(tee {log:q} >&2)"

@@ -1,6 +1,6 @@
 rule report:
     input:
-        [GRAPH.outputs(variant.noise) for variant in GRAPH.variants.values()],
+        [GRAPH.outputs(stage) for stage in GRAPH.report.upstream.values()],
     output:
         results("report/{hash}/report.html"),
     log:

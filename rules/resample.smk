@@ -4,7 +4,7 @@ rule resample:
             "resample",
             rollouts="sample_rollouts/{shard}.parquet",
             snapshots="sample_rollouts/{shard}.safetensors",
-            pivots="extract_pivots/{shard}.parquet",
+            forced="extract_pivots|lay_grid/{shard}.parquet",
         ),
     output:
         results("resample/{hash}/draws-{block}/{shard}.parquet"),
@@ -30,6 +30,6 @@ rule resample:
     shell:
         "{params.python:q} workflow_scripts/resample.py --stage {params.stage:q}"
         " --rollouts {input.rollouts:q} --snapshots {input.snapshots:q}"
-        " --pivots {input.pivots:q} --draws {wildcards.block} --journal {params.journal:q}"
+        " --forced {input.forced:q} --draws {wildcards.block} --journal {params.journal:q}"
         " --processes {params.processes} --gpus {params.gpus}"
         " --variants {params.variants:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 
 from refork.data.manifest import write_manifest
-from refork.data.schemas import CONTINUATIONS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
+from refork.data.schemas import CONTINUATIONS, OUTCOMES, QUESTIONS, ROLLOUTS
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
+from refork.stages.forced import read_forced
 from refork.stages.grade_outcomes import grade_outcomes
 from refork.study.folders import model_folder, read_record
 
@@ -18,7 +19,7 @@ def main() -> int:
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
     parser.add_argument("--questions", type=Path, required=True, help="questions of the shard")
     parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
-    parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
+    parser.add_argument("--forced", type=Path, required=True, help="pivots or grid of the shard")
     parser.add_argument(
         "--continuations", type=Path, required=True, nargs="+", help="of all passes and blocks"
     )
@@ -29,9 +30,9 @@ def main() -> int:
     model = model_folder(arguments.stage, stage)
     questions = read_table(arguments.questions, QUESTIONS)
     rollouts = read_table(arguments.rollouts, ROLLOUTS)
-    pivots = read_table(arguments.pivots, PIVOTS)
+    forced = read_forced(arguments.forced, stage)
     continuations = (read_table(path, CONTINUATIONS) for path in arguments.continuations)
-    outcomes = grade_outcomes(stage, questions, rollouts, pivots, continuations, model_folder=model)
+    outcomes = grade_outcomes(stage, questions, rollouts, forced, continuations, model_folder=model)
     write_table(outcomes, arguments.out, OUTCOMES)
     write_manifest(arguments.out, stage, started, {"rows": outcomes.num_rows})
     return 0

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from refork.data.journal import Journal
 from refork.data.manifest import write_manifest
-from refork.data.schemas import CONTINUATIONS, PIVOTS, ROLLOUTS
+from refork.data.schemas import CONTINUATIONS, ROLLOUTS
 from refork.data.tables import read_table, write_table
 from refork.errors import exit_in_words
 from refork.stages.engine_job import EngineJob
+from refork.stages.forced import read_forced
 from refork.stages.resample import resample
 from refork.study.folders import model_folder, read_record
 from refork.study.graph import block_draws
@@ -21,7 +22,7 @@ def main() -> int:
     parser.add_argument("--stage", type=Path, required=True, help="stage.json of the stage")
     parser.add_argument("--rollouts", type=Path, required=True, help="rollouts of the shard")
     parser.add_argument("--snapshots", type=Path, required=True, help="their decode-time states")
-    parser.add_argument("--pivots", type=Path, required=True, help="pivots of the shard")
+    parser.add_argument("--forced", type=Path, required=True, help="pivots or grid of the shard")
     parser.add_argument(
         "--draws", type=block_draws, required=True, help="draw block, such as 0000-0003"
     )
@@ -42,8 +43,8 @@ def main() -> int:
     label = f"{arguments.variants} {name} {arguments.out.stem} {draws}".strip()
     job = EngineJob(stage, model, journal, label, arguments.processes, arguments.gpus)
     rollouts = read_table(arguments.rollouts, ROLLOUTS)
-    pivots = read_table(arguments.pivots, PIVOTS)
-    continuations, facts = resample(job, rollouts, arguments.snapshots, pivots, arguments.draws)
+    forced = read_forced(arguments.forced, stage)
+    continuations, facts = resample(job, rollouts, arguments.snapshots, forced, arguments.draws)
     write_table(continuations, arguments.out, CONTINUATIONS)
     write_manifest(arguments.out, stage, started, facts)
     journal.close()

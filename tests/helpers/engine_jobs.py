@@ -49,7 +49,7 @@ class Jobs:
             "resample": {
                 "--rollouts": made / "shard-0000.parquet",
                 "--snapshots": made / "shard-0000.safetensors",
-                "--pivots": self.graph.folder(variant.pivots) / "shard-0000.parquet",
+                "--forced": self.graph.folder(variant.pivots) / "shard-0000.parquet",
                 "--draws": "0000-0001",
             },
         }

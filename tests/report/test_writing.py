@@ -15,7 +15,7 @@ from refork.report.provenance import as_yaml, differences, fingerprints, stage_c
 from refork.report.study_data import Decode, Look, StudyData
 from refork.report.style import colours_of, png_bytes, svg_bytes
 from refork.report.writing import write_report
-from refork.study.stages import record_hash
+from refork.study.stage import record_hash
 
 
 def test_all_files_are_written_and_the_page_last(

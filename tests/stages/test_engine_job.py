@@ -25,7 +25,8 @@ from refork.stages import engine_job
 from refork.stages.engine_job import EngineJob, run_groups
 from refork.stages.sample_rollouts import rollout_groups
 from refork.study.config import Settings
-from refork.study.stages import record_hash, variant_stages
+from refork.study.stage import record_hash
+from refork.study.stages import variant_stages
 
 SLOW = {"engine": {"synthetic": {"step_seconds": 0.4}}}
 

@@ -29,7 +29,7 @@ from refork.errors import EngineError
 from refork.stages.probe_engine import Engines, open_engines, probe_engine, require_invariant
 from refork.stages.probe_requests import Extent, reference_requests, shuffled
 from refork.stages.probe_states import StateFile, state_distance
-from refork.study.stages import Stage
+from refork.study.stage import Stage
 
 States = dict[str, NDArray[np.float32]]
 BATCH_ROWS = 24

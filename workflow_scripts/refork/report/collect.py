@@ -8,24 +8,11 @@ from refork.data.files import read_json
 from refork.data.probe_record import read_probe
 from refork.data.schemas import CONTINUATIONS, CREDITS, OUTCOMES, PIVOTS, QUESTIONS, ROLLOUTS
 from refork.data.tables import read_shards, read_table
+from refork.report.collect_curves import curve_folders, read_curves
+from refork.report.stage_folders import StageFolders
 from refork.report.study_data import StudyData, VariantData
 from refork.study.config import Settings
-from refork.study.folders import read_record
 from refork.study.graph import draw_blocks
-
-
-class StageFolders:
-    """The folders of the stages that one stage is made from, followed by their hashes."""
-
-    def __init__(self, results: Path, name: str, digest: str) -> None:
-        self._results = results
-        self.folder = results / name / digest
-        self.record = read_record(self.folder / "stage.json")
-
-    def upstream(self, label: str) -> "StageFolders":
-        """Follow a label of the stage's record; `resample.<pass>` leads to a stage `resample`."""
-        name = label.partition(".")[0]
-        return StageFolders(self._results, name, self.record["upstream"][label])
 
 
 def collect_study(stage: Mapping[str, Any], results: Path) -> tuple[StudyData, Path]:
@@ -37,6 +24,11 @@ def collect_study(stage: Mapping[str, Any], results: Path) -> tuple[StudyData, P
         A table or a record is absent or damaged.
     """
     settings, upstream = stage["settings"], stage["upstream"]
+    smooth = {
+        name: StageFolders(results, "smooth_curves", upstream[f"smooth_curves.{name}"])
+        for name in settings["variants"]
+        if f"smooth_curves.{name}" in upstream
+    }
     noise = {
         name: StageFolders(results, "measure_noise", upstream[f"measure_noise.{name}"])
         for name in settings["variants"]
@@ -47,7 +39,8 @@ def collect_study(stage: Mapping[str, Any], results: Path) -> tuple[StudyData, P
         defaults=Settings().model_dump(),
         lock={name: _locked(folders) for name, folders in noise.items()},
         variants=tuple(
-            _variant(name, settings["variants"][name], folders) for name, folders in noise.items()
+            _variant(name, settings["variants"][name], folders, smooth.get(name))
+            for name, folders in noise.items()
         ),
     )
     first = next(iter(noise.values())).upstream("grade_outcomes").upstream("prepare_model")
@@ -64,7 +57,9 @@ def _locked(noise: StageFolders) -> dict[str, Any]:
     }
 
 
-def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> VariantData:
+def _variant(
+    name: str, settings: Mapping[str, Any], noise: StageFolders, smooth: StageFolders | None
+) -> VariantData:
     outcomes = noise.upstream("grade_outcomes")
     pivots = noise.upstream("extract_pivots")
     rollouts = outcomes.upstream("sample_rollouts")
@@ -78,6 +73,8 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
     draws = [item.folder / f"draws-{block}" for item in passes.values() for block in blocks]
     in_order = [outcomes.upstream("prepare_model").folder, questions.folder, *probe]
     in_order += [rollouts.folder, pivots.folder, *draws, outcomes.folder, noise.folder]
+    if smooth is not None:
+        in_order += curve_folders(smooth, settings["curves"])
     return VariantData(
         name=name,
         settings=settings,
@@ -94,6 +91,7 @@ def _variant(name: str, settings: Mapping[str, Any], noise: StageFolders) -> Var
             item: folders.record["settings"]["pass"]["state"] for item, folders in passes.items()
         },
         resumes_by=resumes_by(rollouts.record),
+        curves=None if smooth is None else read_curves(smooth, settings["curves"]["branches"]),
     )
 
 

@@ -76,7 +76,9 @@ def _panels(variants: list[VariantData]) -> list[_Panel]:
             pivots = comparison_frame(frames, summary)
             for role in ROLES:
                 shown = pivots[pivots["role"] == role]
-                title = f"{_short(variant.name)}, n = {len(shown)}\n{_short(summary.label(role))}"
+                title = (
+                    f"{shortened(variant.name)}, n = {len(shown)}\n{shortened(summary.label(role))}"
+                )
                 panels.append(_Panel(title, shown))
     return panels
 
@@ -92,7 +94,7 @@ def _flips_figure(variants: list[VariantData], colours: Colours) -> Figure:
     highest = max(rows["flips"].max() for rows in bars)
     for ax, rows, variant in zip(axes, bars, variants, strict=True):
         _draw_bars(ax, rows, colours)
-        ax.set_title(_short(variant.name), fontweight="bold")
+        ax.set_title(shortened(variant.name), fontweight="bold")
     axes[-1].set_xlim(0, min(1.28, max(0.1, 1.35 * highest)))
     axes[-1].xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes[-1].set_xlabel("of eligible pivots")
@@ -104,7 +106,7 @@ def _bars(comparisons: tuple[Summary, ...]) -> pd.DataFrame:
     rows = [
         {
             "bar": f"{index}{role}",
-            "label": _short(summary.label(role)),
+            "label": shortened(summary.label(role)),
             "role": role,
             "flips": _rate(summary.flips(role)["flips"], summary.eligible),
             "reversals": _rate(summary.flips(role)["polarity_reversals"], summary.eligible),
@@ -214,7 +216,8 @@ def _grid(panels: list[_Panel], height: float) -> tuple[Figure, list[Axes]]:
     return figure, axes.ravel().tolist()
 
 
-def _short(name: str, length: int = 25) -> str:
+def shortened(name: str, length: int = 25) -> str:
+    """Return untrusted text as a label of a figure."""
     shown = visible(name)
     return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 

@@ -8,6 +8,7 @@ from refork.data.probe_record import WAYS
 from refork.report import wording
 from refork.report.answer import answer
 from refork.report.completions import completions
+from refork.report.curve_section import CurveSection
 from refork.report.figures import NamedFigure
 from refork.report.frames import CROSSING, REVERSAL
 from refork.report.marked import MarkedRollout
@@ -33,9 +34,13 @@ CONTENT_POLICY = (
 
 
 def render_page(
-    study: StudyData, look: Look, figures: list[NamedFigure], marked: MarkedRollout | None
+    study: StudyData,
+    look: Look,
+    figures: list[NamedFigure],
+    marked: MarkedRollout | None,
+    curves: CurveSection | None = None,
 ) -> str:
-    """Render a study, its figures and its marked rollout as one self-contained HTML text."""
+    """Render a study, its figures, marked rollout and curves as one self-contained HTML text."""
     page: str = (
         _templates()
         .get_template("report.html.j2")
@@ -59,6 +64,7 @@ def render_page(
                 for item in figures
             ],
             marked=marked,
+            curves=curves,
             crossing=CROSSING,
             reversal=REVERSAL,
             study_differences=differences(study.settings, study.defaults),

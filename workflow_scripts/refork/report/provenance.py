@@ -10,7 +10,7 @@ import yaml
 
 from refork import __version__
 from refork.report.study_data import StudyData, VariantData
-from refork.study.stages import record_hash
+from refork.study.stage import record_hash
 
 _LIBRARIES = ("numpy", "pyarrow", "pandas", "seaborn", "matplotlib")
 _OTHER = ("variants", "resources", "report", "results")

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from refork.data.probe_record import ProbeRecord
+from refork.report.curve_data import CurveData
 from refork.report.summary import Summary
 
 Decode = Callable[[list[int]], list[str]]
@@ -33,6 +34,7 @@ class VariantData:
     manifest is that of one output (`data.manifest`). `probe` is there where the engine was probed
     before the study relied on it. `states` says how each pass reached its state, where the settings
     leave it to the engine; `resumes_by` says in words how an engine does that resumes by blocks.
+    `curves` is there where the variant has outcome curves.
     """
 
     name: str
@@ -48,6 +50,7 @@ class VariantData:
     probe: ProbeRecord | None = None
     states: Mapping[str, str] = field(default_factory=dict)
     resumes_by: str = ""
+    curves: CurveData | None = None
 
     @property
     def reference(self) -> str:

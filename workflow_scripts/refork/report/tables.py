@@ -34,8 +34,10 @@ def report_tables(study: StudyData, marked: MarkedRollout | None) -> dict[str, p
     costs = [cost for variant in study.variants for cost in stage_costs(variant)]
     return {
         "noise": _noise(study),
-        "passes": pa.Table.from_pylist([asdict(row) for row in rows], schema=_schema(PassRow)),
-        "stages": pa.Table.from_pylist([asdict(row) for row in costs], schema=_schema(StageCost)),
+        "passes": pa.Table.from_pylist([asdict(row) for row in rows], schema=flat_schema(PassRow)),
+        "stages": pa.Table.from_pylist(
+            [asdict(row) for row in costs], schema=flat_schema(StageCost)
+        ),
         "rollout_pivots": pa.Table.from_pylist(_shown_pivots(marked), schema=_SHOWN_PIVOT),
     }
 
@@ -50,7 +52,7 @@ def _noise(study: StudyData) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _schema(record: type[PassRow] | type[StageCost]) -> pa.Schema:
+def flat_schema(record: type) -> pa.Schema:
     """Return the schema of a flat dataclass: `X | None` is a nullable column of X."""
     hints = get_type_hints(record)
     columns = []

@@ -4,6 +4,10 @@ from pathlib import Path
 
 from refork.data.files import write_bytes, write_text
 from refork.data.tables import write_csv, write_table
+from refork.report.curve_figures import draw_curve_figures
+from refork.report.curve_rows import shown_curves
+from refork.report.curve_section import curve_section
+from refork.report.curve_tables import curve_tables
 from refork.report.figures import draw_figures
 from refork.report.marked import mark_rollout
 from refork.report.page import render_page
@@ -25,13 +29,15 @@ def write_report(study: StudyData, look: Look, decode: Decode, folder: Path) -> 
     """
     figures = draw_figures(study, colours_of(look.palette))
     marked = mark_rollout(study, look, decode)
+    shown = shown_curves(study, look, decode)
+    of_curves = draw_curve_figures(study, shown, look.palette)
     images = {
         f"{item.name}.{ending}": draw(item.figure)
-        for item in figures
+        for item in [*figures, *of_curves.values()]
         for ending, draw in (("svg", svg_bytes), ("png", png_bytes))
     }
-    tables = report_tables(study, marked)
-    page = render_page(study, look, figures, marked)
+    tables = report_tables(study, marked) | curve_tables(study, decode)
+    page = render_page(study, look, figures, marked, curve_section(study, shown, of_curves))
     written = []
     for name, content in images.items():
         written.append(folder / "figures" / name)

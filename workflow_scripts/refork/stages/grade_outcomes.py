@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from refork.data.schemas import ARMS, OUTCOMES, RolloutKey
+from refork.data.schemas import OUTCOMES, RolloutKey
 from refork.data.tables import from_rows
 from refork.errors import ReforkError
+from refork.stages.forced import places
 from refork.tasks.graders import GradingSettings, grade
 from refork.tasks.graders.thinking import opening
 from refork.tasks.questions import Question
@@ -46,22 +47,24 @@ def grade_outcomes(
     stage: Mapping[str, Any],
     questions: pa.Table,
     rollouts: pa.Table,
-    pivots: pa.Table,
+    forced: pa.Table,
     continuations: Iterable[pa.Table],
     *,
     model_folder: Path,
 ) -> pa.Table:
     """Grade the base rollouts of one shard, then its continuations in the order given.
 
-    What is graded is the whole completion: the rollout up to the pivot, the forced token and the
+    What is graded is the whole completion: the rollout up to a position, the forced token and the
     continuation. Greedy probes are not graded.
 
     Parameters
     ----------
     stage
         The record that was hashed.
-    questions, rollouts, pivots
+    questions, rollouts
         Tables of `data.schemas`, of the shard.
+    forced
+        Its pivots, or the grid of its curves.
     continuations
         The shard's tables of all passes and draw blocks (`data.schemas.CONTINUATIONS`).
     model_folder
@@ -76,13 +79,13 @@ def grade_outcomes(
     Raises
     ------
     ReforkError
-        A grader does not fit its question, or a rollout, pivot or question is missing.
+        A grader does not fit its question, or a rollout, position or question is missing.
     """
     settings = GradingSettings(**stage["settings"]["grading"])
     marks = {settings.think_end, opening(settings.think_end)} - {""}
     decoder = TextDecoder(model_folder, keep=marks)
     asked = _asked(questions, decoder, settings)
-    completions = chain(_base_rollouts(rollouts), _continued(continuations, rollouts, pivots))
+    completions = chain(_base_rollouts(rollouts), _continued(continuations, rollouts, forced))
     tables = [OUTCOMES.empty_table()]
     while batch := list(islice(completions, BATCH)):
         texts = decoder.decode([completion.token_ids for completion in batch])
@@ -131,9 +134,9 @@ def _base_rollouts(rollouts: pa.Table) -> Iterator[Completion]:
 
 
 def _continued(
-    continuations: Iterable[pa.Table], rollouts: pa.Table, pivots: pa.Table
+    continuations: Iterable[pa.Table], rollouts: pa.Table, forced: pa.Table
 ) -> Iterator[Completion]:
-    heads = _heads(rollouts, pivots)
+    heads = _heads(rollouts, forced)
     columns = [
         "question_id",
         "rollout",
@@ -154,7 +157,7 @@ def _continued(
                 if place not in heads:
                     raise ReforkError(
                         f"question {key[0]}, rollout {key[1]}: a continuation of arm"
-                        f" {row['arm']!r} at position {row['position']}, which is no pivot"
+                        f" {row['arm']!r} at position {row['position']}, where none is forced"
                     )
                 yield Completion(
                     key,
@@ -167,24 +170,25 @@ def _continued(
                 )
 
 
-def _heads(rollouts: pa.Table, pivots: pa.Table) -> dict[tuple[str, int, int, str], list[int]]:
-    """Collect the generated tokens up to and with the forced one, for each pivot and arm."""
+def _heads(rollouts: pa.Table, forced: pa.Table) -> dict[tuple[str, int, int, str], list[int]]:
+    """Collect the generated tokens up to and with the forced one, for each position and arm."""
     columns = ["question_id", "rollout", "prompt_token_ids", "token_ids"]
     generated = {
         (row["question_id"], row["rollout"]): (len(row["prompt_token_ids"]), row["token_ids"])
         for row in rollouts.select(columns).to_pylist()
     }
     heads = {}
-    for row in pivots.to_pylist():
-        question_id, rollout, position = row["question_id"], row["rollout"], row["position"]
-        if (question_id, rollout) not in generated:
+    for place in places(forced):
+        key = (place.question_id, place.rollout)
+        if key not in generated:
             raise ReforkError(
-                f"question {question_id}, rollout {rollout}: a pivot without its rollout"
+                f"question {key[0]}, rollout {key[1]}: position {place.position} "
+                "without its rollout"
             )
-        prompt_length, token_ids = generated[question_id, rollout]
-        kept = token_ids[: position - prompt_length]
-        for arm in ARMS:
-            heads[question_id, rollout, position, arm] = [*kept, row[f"{arm}_token"]]
+        prompt_length, token_ids = generated[key]
+        kept = token_ids[: place.position - prompt_length]
+        for arm, token in place.arms.items():
+            heads[*key, place.position, arm] = [*kept, token]
     return heads
 
 

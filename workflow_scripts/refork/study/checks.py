@@ -8,6 +8,7 @@ from refork.data.noise_record import RECORD_KEYS
 from refork.errors import ReforkError
 from refork.study.config import REPORT_FOLDERS, Pass, Settings
 from refork.study.engine_checks import engine_faults
+from refork.study.estimators import AUTO, named_estimator
 from refork.tasks.graders.pattern import compiled
 
 # Palettes that need no import of seaborn, which is slow, to be known.
@@ -94,6 +95,40 @@ def _batches(settings: Settings, item: Pass) -> tuple[int | None, int]:
     return item.order_seed, item.batch_rows or settings.engine.batch_rows
 
 
+def _curves(settings: Settings) -> Iterator[tuple[str, str]]:
+    curves, recorded = settings.curves, settings.rollouts.top_logprobs
+    if curves.questions == 0:
+        return
+    if curves.max_branches > recorded:
+        yield (
+            "curves.max_branches",
+            f"is {curves.max_branches}, but only the {recorded} most probable tokens are recorded: "
+            "raise rollouts.top_logprobs, or lower it",
+        )
+    if curves.grid == "sentences" and curves.stride != 1:
+        yield "curves.stride", "a grid of sentences has no stride: leave it 1"
+    if "curve" in [item.name for item in settings.passes]:
+        yield "passes", "`curve` is the pass of outcome curves; rename yours"
+
+
+def _smoothing(settings: Settings) -> Iterator[tuple[str, str]]:
+    smoothing = settings.smoothing
+    if settings.curves.questions == 0:
+        return
+    named = {f"candidates.{at}": name for at, name in enumerate(smoothing.candidates)}
+    if smoothing.estimator != AUTO:
+        named["estimator"] = smoothing.estimator
+    for where, name in named.items():
+        try:
+            named_estimator(name)
+        except ReforkError as error:
+            yield f"smoothing.{where}", str(error)
+    if len(set(smoothing.candidates)) < max(len(smoothing.candidates), 1):
+        yield "smoothing.candidates", "at least one estimator, and none of them twice"
+    if not smoothing.epsilon or len(set(smoothing.epsilon)) < len(smoothing.epsilon):
+        yield "smoothing.epsilon", "at least one distance, and none of them twice"
+
+
 def _texts(settings: Settings) -> Iterator[tuple[str, str]]:
     grading, template = settings.grading, settings.prompt.template
     if grading.grader == "pattern" and grading.pattern is None:
@@ -129,6 +164,8 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Settings], Iterator[tuple[str, s
     (("variants",), _variants),
     (("engine", "passes", "rollouts", "resources"), _engine),
     (("passes", "noise", "engine"), _passes),
+    (("curves", "rollouts", "passes"), _curves),
+    (("curves", "smoothing"), _smoothing),
     (("grading", "prompt"), _texts),
     (("report",), _look),
 )

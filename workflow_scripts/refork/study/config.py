@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from refork.study.curve_config import Curves, Smoothing
 from refork.study.keys import (
     Folder,
     Name,
@@ -274,6 +275,8 @@ class Settings(Section):
     )
     grading: Grading = key(Grading(), "from completion to outcome")
     noise: Noise = key(Noise(), "credit and replay noise")
+    curves: Curves = key(Curves(), "outcome curves: where they are sampled")
+    smoothing: Smoothing = key(Smoothing(), "outcome curves: how they are smoothed")
     report: Report = key(Report(), "how the report looks; changes no result")
     variants: dict[Name, dict[str, Any]] = key(
         {}, "name: overrides of the keys above; empty: one variant named `base`"

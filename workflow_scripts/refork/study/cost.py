@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from refork.data.schemas import ARMS
+from refork.study.config import Settings
 from refork.study.graph import Graph, block_draws
-from refork.study.stages import Stage
+from refork.study.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,23 @@ def _demand(
     rollouts = lock["variants"][variant]["questions"]["count"] * settings.rollouts.count
     if stage.name == "sample_rollouts":
         return rollouts, rollouts * settings.rollouts.max_tokens
-    arms = rollouts * settings.pivots.max_per_rollout * len(ARMS)
     drawn = [draw for block in blocks for draw in block_draws(block)]
+    if "curves" in stage.settings:
+        return _curve_demand(settings, lock["variants"][variant]["questions"]["count"], len(drawn))
+    arms = rollouts * settings.pivots.max_per_rollout * len(ARMS)
     draws = arms * len(drawn)
     resample = settings.resample
     # The probe stands in the block of the first draw.
     probes = arms if resample.probe_tokens and 0 in drawn else 0
     return draws + probes, draws * resample.max_tokens + probes * resample.probe_tokens
+
+
+def _curve_demand(settings: Settings, questions: int, draws: int) -> tuple[int, int]:
+    """Bound the draws of curves: every generated token may be a position, with all its branches."""
+    curves = settings.curves
+    chosen = questions if curves.questions is None else min(curves.questions, questions)
+    rollouts = chosen * min(curves.rollouts, settings.rollouts.count)
+    positions = rollouts * -(-settings.rollouts.max_tokens // curves.stride)
+    branches = 1 if curves.branches == "mixture" else curves.max_branches
+    requests = positions * branches * draws
+    return requests, requests * curves.max_tokens

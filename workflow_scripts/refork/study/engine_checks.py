@@ -46,15 +46,18 @@ def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[
 
 def _states(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
     kept = settings.rollouts.snapshots
-    exact = exact_state(kind, settings.engine.vllm.snapshots)
-    for index, item in enumerate(settings.passes):
-        where = f"passes.{index}.state"
-        if kind == "vllm" and item.state == "snapshot" and not settings.engine.vllm.snapshots:
+    keeps = settings.engine.vllm.snapshots
+    exact = exact_state(kind, keeps)
+    states = {f"passes.{index}.state": item.state for index, item in enumerate(settings.passes)}
+    if settings.curves.questions != 0:
+        states["curves.state"] = settings.curves.state
+    for where, state in states.items():
+        if kind == "vllm" and state == "snapshot" and not keeps:
             words = "vLLM keeps no snapshots; take `exact`, its own decode-time state"
             yield where, f"{words}, or set `engine.vllm.snapshots: true`"
-        elif item.state == "snapshot" and not kept:
+        elif state == "snapshot" and not kept:
             yield where, "`snapshot` needs `rollouts.snapshots: true`"
-        elif item.state == "exact" and exact == "snapshot" and not kept:
+        elif state == "exact" and exact == "snapshot" and not kept:
             words = f"`exact` is `snapshot` for the {kind} engine, and needs"
             yield where, f"{words} `rollouts.snapshots: true`"
 

@@ -10,8 +10,9 @@ from refork.data.manifest import manifest_path
 from refork.engines.model_source.folder import folder_digest, touched_since
 from refork.errors import ReforkError
 from refork.study.config import REPORT_FOLDERS
+from refork.study.curve_stages import CURVE
 from refork.study.graph import Graph
-from refork.study.stages import record_hash
+from refork.study.stage import record_hash
 
 
 def write_records(graph: Graph) -> None:
@@ -63,14 +64,18 @@ def model_folder(path: Path, record: Mapping[str, Any]) -> Path:
 def link_names(graph: Graph) -> None:
     """Point readable names at the stages of the config as it is now.
 
-    results/<study>/<variant>/<stage>, a pass below `resample`, and the report beside the variants.
+    results/<study>/<variant>/<stage>, a pass below `resample`, outcomes of curves as
+    `grade_outcomes.curve`, and the report beside the variants.
     """
     for name, variant in graph.variants.items():
+        folder = graph.study_folder / name
         for stage in variant.all():
-            if stage.name != "resample":
-                _link(graph.study_folder / name / stage.name, graph.folder(stage))
-        for item, stage in variant.passes.items():
-            _link(graph.study_folder / name / "resample" / item, graph.folder(stage))
+            if stage.name == "resample":
+                _link(folder / "resample" / stage.settings["pass"]["name"], graph.folder(stage))
+            else:
+                of_curves = variant.curves is not None and stage is variant.curves.outcomes
+                suffix = f".{CURVE}" if of_curves else ""
+                _link(folder / f"{stage.name}{suffix}", graph.folder(stage))
     for file in ("report.html", *REPORT_FOLDERS):
         _link(graph.study_folder / file, graph.folder(graph.report) / file)
 

@@ -12,7 +12,17 @@ from typing import Any
 from refork.errors import ReforkError
 from refork.study.config import Demand, Settings
 from refork.study.loading import Study
-from refork.study.stages import Stage, VariantStages, report_stage, variant_stages
+from refork.study.stage import Stage
+from refork.study.stages import VariantStages, report_stage, variant_stages
+
+_ONE_FILE = {
+    "prepare_model": "model.manifest.json",
+    "probe_engine": "probe.json",
+    "measure_noise": "credits.parquet",
+    "tune_smoothing": "tuning.json",
+    "report": "report.html",
+}
+"""Output of the stages that are one job; the others have one a shard."""
 
 
 def draw_blocks(continuations: int, block: int) -> list[str]:
@@ -27,8 +37,10 @@ def block_draws(block: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-def _blocks(settings: Settings) -> list[str]:
-    return draw_blocks(settings.resample.continuations, settings.resample.draw_block)
+def _blocks(settings: Settings, stage: Stage) -> list[str]:
+    """Name the draw blocks of a pass, or of the draws of curves, in one variant."""
+    asked = settings.curves if "curves" in stage.settings else settings.resample
+    return draw_blocks(asked.continuations, asked.draw_block)
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,11 @@ class Graph:
         """Return the folder of a stage's files."""
         return self.root / stage.name / stage.hash
 
-    def upstream(self, name: str, digest: str, label: str) -> Path:
-        """Return the folder of a stage that the stage `name`/`digest` reads from."""
-        return self.folder(self._of(name, digest)[0].upstream[label])
+    def upstream(self, name: str, digest: str, *labels: str) -> Path:
+        """Return the folder of the stage that `name`/`digest` reads from by one of the labels."""
+        upstream = self._of(name, digest)[0].upstream
+        [label] = [label for label in labels if label in upstream]
+        return self.folder(upstream[label])
 
     def stage(self, name: str, digest: str) -> Stage:
         """Return the stage of a name and hash."""
@@ -104,7 +118,7 @@ class Graph:
     def draw_blocks(self, stage: Stage) -> list[str]:
         """Name the draw blocks of a pass; variants that share it may differ in K."""
         sharing = [self.variants[name].settings for name in self.variants_of(stage)]
-        return sorted({block for settings in sharing for block in _blocks(settings)})
+        return sorted({block for settings in sharing for block in _blocks(settings, stage)})
 
     def draw_folders(self, name: str, digest: str) -> list[str]:
         """Return the folders of all passes and draw blocks that a stage reads, passes in order."""
@@ -113,27 +127,19 @@ class Graph:
             str(self.folder(upstream) / f"draws-{block}")
             for label, upstream in stage.upstream.items()
             if label.startswith("resample.")
-            for block in _blocks(variant.settings)
+            for block in _blocks(variant.settings, upstream)
         ]
 
     def outputs(self, stage: Stage) -> list[Path]:
         """Return the declared files of a stage, one a job."""
         folder = self.folder(stage)
-        if stage.name == "report":
-            return [folder / "report.html"]
+        if stage.name in _ONE_FILE:
+            return [folder / _ONE_FILE[stage.name]]
         shards = [f"{shard}.parquet" for shard in self.shards]
-        match stage.name:
-            case "prepare_model":
-                return [folder / "model.manifest.json"]
-            case "probe_engine":
-                return [folder / "probe.json"]
-            case "measure_noise":
-                return [folder / "credits.parquet"]
-            case "resample":
-                blocks = self.draw_blocks(stage)
-                return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
-            case _:
-                return [folder / shard for shard in shards]
+        if stage.name == "resample":
+            blocks = self.draw_blocks(stage)
+            return [folder / f"draws-{block}" / shard for block in blocks for shard in shards]
+        return [folder / shard for shard in shards]
 
     def _of(self, name: str, digest: str) -> tuple[Stage, VariantStages]:
         try:

@@ -1,88 +1,28 @@
-"""The stages of a study and their hashes.
+"""The stages of every variant of a study, and the report of them all."""
 
-The hash of a stage is the sha256 of canonical JSON: its name and version, the settings it reads,
-the hashes of the stages it reads from, and from the lock what it depends on. What is not in there
-cannot change its results.
-"""
-
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
-from refork.data.files import canonical_json
-from refork.engines.describe import BLOCK_SIZES
 from refork.study.config import Pass, Settings
-
-HASH_DIGITS = 16
-
-# Raised by one when what a stage computes changes its meaning; then everything below it runs again.
-VERSIONS = {
-    "prepare_model": 1,
-    "prepare_questions": 1,
-    "probe_engine": 1,
-    "sample_rollouts": 1,
-    "extract_pivots": 1,
-    "resample": 1,
-    "grade_outcomes": 1,
-    "measure_noise": 1,
-    "report": 3,
-}
-
-
-# Keys of `engine` that change no result.
-_UNHASHED = ("python", "processes")
-
-
-def record_hash(record: Mapping[str, Any]) -> str:
-    """Return the first hexadecimal digits of the sha256 of a stage's record."""
-    return hashlib.sha256(canonical_json(record).encode()).hexdigest()[:HASH_DIGITS]
-
-
-def exact_state(engine: Mapping[str, Any]) -> str:
-    """Return what the state `exact` is for the engine of a lock.
-
-    A lock that was made before this was asked has an engine that keeps snapshots.
-    """
-    state: str = engine.get("exact", "snapshot")
-    return state
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage with all that determines its output.
-
-    `upstream` maps a label (a stage's name; `resample.<pass>` for passes) to the stage read from.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    upstream: Mapping[str, "Stage"] = field(default_factory=dict)
-    lock: Mapping[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """Return what is hashed; it lies as stage.json in the stage's folder."""
-        return {
-            "stage": self.name,
-            "version": VERSIONS[self.name],
-            "settings": dict(self.settings),
-            "upstream": {label: stage.hash for label, stage in self.upstream.items()},
-            "lock": dict(self.lock),
-        }
-
-    @cached_property
-    def hash(self) -> str:
-        """Return the hash of the record; it names the stage's folder."""
-        return record_hash(self.record)
+from refork.study.curve_stages import CurveStages, curve_stages
+from refork.study.stage import (
+    UNHASHED,
+    Stage,
+    by_name,
+    engine_settings,
+    exact_state,
+    locked_engine,
+    vllm_settings,
+)
 
 
 @dataclass(frozen=True)
 class VariantStages:
     """The stages of one variant, by name; `resample` once a pass.
 
-    `probe` is there where the variant relies on batch-invariant kernels.
+    `probe` is there where the variant relies on batch-invariant kernels, `curves` where questions
+    get outcome curves.
     """
 
     settings: Settings
@@ -94,12 +34,14 @@ class VariantStages:
     passes: Mapping[str, Stage]
     outcomes: Stage
     noise: Stage
+    curves: CurveStages | None
 
     def all(self) -> list[Stage]:
         """Return the stages in the order of the data."""
         probe = [] if self.probe is None else [self.probe]
         before = [self.model, self.questions, *probe, self.rollouts, self.pivots]
-        return [*before, *self.passes.values(), self.outcomes, self.noise]
+        curves = [] if self.curves is None else self.curves.all()
+        return [*before, *self.passes.values(), self.outcomes, self.noise, *curves]
 
 
 def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages:
@@ -118,7 +60,7 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
     before = [model, questions] if probe is None else [model, questions, probe]
     rollouts = _rollouts_stage(settings, lock, before)
     pivots = _pivots_stage(settings, lock, model, rollouts)
-    read_by_passes = _by_name(model, rollouts, pivots)
+    read_by_passes = by_name(model, rollouts, pivots)
     passes = {
         item.name: _resample_stage(settings, item, lock, read_by_passes) for item in settings.passes
     }
@@ -130,16 +72,17 @@ def variant_stages(settings: Settings, lock: Mapping[str, Any]) -> VariantStages
             "continuations": settings.resample.continuations,
             "passes": list(passes),
         },
-        _by_name(model, questions, rollouts, pivots) | by_pass,
+        by_name(model, questions, rollouts, pivots) | by_pass,
     )
     noise = Stage(
         "measure_noise",
         {"noise": settings.noise.model_dump(), "passes": list(passes)},
-        _by_name(outcomes, pivots) | by_pass,
+        by_name(outcomes, pivots) | by_pass,
         {"block_size": lock["engine"]["block_size"], **_exact_state(lock)},
     )
+    curves = curve_stages(settings, lock, model, questions, rollouts)
     return VariantStages(
-        settings, model, questions, probe, rollouts, pivots, passes, outcomes, noise
+        settings, model, questions, probe, rollouts, pivots, passes, outcomes, noise, curves
     )
 
 
@@ -151,23 +94,24 @@ def report_stage(settings: Settings, variants: Mapping[str, VariantStages]) -> S
             "base": _shown(settings),
             "variants": {name: _shown(item.settings) for name, item in variants.items()},
         },
-        {f"measure_noise.{name}": item.noise for name, item in variants.items()},
+        {
+            **{f"measure_noise.{name}": item.noise for name, item in variants.items()},
+            **{
+                f"smooth_curves.{name}": item.curves.smooth
+                for name, item in variants.items()
+                if item.curves is not None
+            },
+        },
     )
 
 
 def _shown(settings: Settings) -> dict[str, Any]:
     """Return the settings that a report shows: all that may change a result, and its own look."""
     shown = settings.model_dump(exclude={"results", "resources", "variants"})
-    for name in _UNHASHED:
+    for name in UNHASHED:
         del shown["engine"][name]
-    shown["engine"]["vllm"] = _vllm(settings)
+    shown["engine"]["vllm"] = vllm_settings(settings)
     return shown
-
-
-def _vllm(settings: Settings) -> dict[str, Any]:
-    """Return the section `vllm`; snapshots are named where they are kept alone."""
-    vllm = settings.engine.vllm
-    return vllm.model_dump(exclude=None if vllm.snapshots else {"snapshots"})
 
 
 def _questions_stage(settings: Settings, lock: Mapping[str, Any], model: Stage) -> Stage:
@@ -193,11 +137,11 @@ def _probe_stage(
         "probe_engine",
         {
             "seed": settings.seed,
-            "engine": _engine(settings, lock),
+            "engine": engine_settings(settings, lock),
             "rollouts": settings.rollouts.model_dump(include={"temperature", "top_p", "top_k"}),
         },
-        _by_name(model, questions),
-        {"engine": _locked_engine(lock)},
+        by_name(model, questions),
+        {"engine": locked_engine(lock)},
     )
 
 
@@ -206,9 +150,9 @@ def _rollouts_stage(settings: Settings, lock: Mapping[str, Any], before: list[St
     rollouts["snapshots"] &= exact_state(lock["engine"]) == "snapshot"
     return Stage(
         "sample_rollouts",
-        {"seed": settings.seed, "engine": _engine(settings, lock), "rollouts": rollouts},
-        _by_name(*before),
-        {"engine": _locked_engine(lock)},
+        {"seed": settings.seed, "engine": engine_settings(settings, lock), "rollouts": rollouts},
+        by_name(*before),
+        {"engine": locked_engine(lock)},
     )
 
 
@@ -221,34 +165,9 @@ def _pivots_stage(
     return Stage(
         "extract_pivots",
         {"pivots": settings.pivots.model_dump(exclude=unread)},
-        _by_name(model, rollouts),
+        by_name(model, rollouts),
         {"block_size": block_size},
     )
-
-
-def _by_name(*stages: Stage) -> dict[str, Stage]:
-    return {stage.name: stage for stage in stages}
-
-
-def _engine(settings: Settings, lock: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the engine's settings as the lock has settled them, without what changes no result."""
-    locked = lock["engine"]
-    engine = settings.engine.model_dump(exclude={*_UNHASHED, "synthetic", "vllm"})
-    engine |= {"kind": locked["kind"], "device": locked["device"]}
-    engine["trust_remote_code"] = settings.model.trust_remote_code
-    if engine["kind"] == "synthetic":
-        engine["synthetic"] = settings.engine.synthetic.model_dump()
-    if engine["kind"] == "vllm":
-        vllm = engine["vllm"] = _vllm(settings)
-        # Whoever keeps snapshots goes on from any token; its cache has blocks all the same.
-        blocks = vllm["block_size"] or BLOCK_SIZES[locked["device"]]
-        vllm["block_size"] = blocks if "snapshots" in vllm else locked["block_size"]
-    return engine
-
-
-def _locked_engine(lock: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the engine of the lock; its exact state stands where it is used."""
-    return {key: value for key, value in lock["engine"].items() if key != "exact"}
 
 
 def _exact_state(lock: Mapping[str, Any]) -> dict[str, str]:
@@ -264,7 +183,7 @@ def _resample_stage(
     upstream: Mapping[str, Stage],
 ) -> Stage:
     # The name of a pass is hashed too: a replica differs from its reference in nothing else.
-    engine = _engine(settings, lock)
+    engine = engine_settings(settings, lock)
     if item.batch_rows is not None:
         engine["batch_rows"] = item.batch_rows
     state = exact_state(lock["engine"]) if item.state == "exact" else item.state
@@ -277,5 +196,5 @@ def _resample_stage(
             "pass": item.model_dump(exclude={"batch_rows"}) | {"state": state},
         },
         upstream,
-        {"engine": _locked_engine(lock)},
+        {"engine": locked_engine(lock)},
     )

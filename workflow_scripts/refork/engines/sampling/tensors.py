@@ -1,9 +1,9 @@
 """Draws on tensors of any device.
 
 Most rows are settled by their most probable tokens: top-p leaves no others, or, for Gumbel noise of
-32-bit numbers is bounded, no other could win. Only the rest are drawn from all tokens. How a device
-adds up a row can depend on the number of rows: all of it is done on tiles of a fixed number, so that
-a row's numbers depend on nothing else.
+32-bit numbers is bounded, no other could win. Only the rest are drawn from all tokens.
+How a device adds up a row can depend on the number of rows: all of it is done on tiles of a fixed
+number, so that a row's numbers depend on nothing else.
 """
 
 import math
@@ -138,7 +138,8 @@ def _edge(
     top-p keeps the smallest set of most probable tokens, at temperature T and among what top-k
     left, whose probabilities reach p. Tokens as probable as the last one kept are kept too, so that
     the set does not hang on the order of equals.
-    Says besides of each row whether `ranked`, its largest logits, best first, hold all that is left.
+    Says besides of each row whether `ranked`, its largest logits, best first, hold all that is
+    left.
     """
     count = ranked.shape[1]
     scaled = (ranked / draws.temperature[:, None]).double()
