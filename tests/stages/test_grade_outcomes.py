@@ -186,7 +186,7 @@ def test_a_continuation_without_its_pivot_is_named(
 
 def test_missing_rollouts_and_questions_are_named(study: Study) -> None:
     questions, rollouts, pivots = study.questions(), study.rollouts(), study.pivots()
-    with pytest.raises(ReforkError, match="bees, rollout 0: a pivot without its rollout"):
+    with pytest.raises(ReforkError, match="bees, rollout 0: position .* without its rollout"):
         grade_outcomes(stage(), questions, rollouts[:0], pivots, [], model_folder=study.folder)
     with pytest.raises(ReforkError, match="bees, rollout 0: no such row"):
         grade_outcomes(stage(), questions[:0], rollouts, pivots, [], model_folder=study.folder)

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from refork.data.schemas import GRID, ROLLOUTS
 from refork.errors import ReforkError
-from refork.stages.lay_grid import lay_grid
+from refork.stages.lay_grid import lay_grid, questions_with_curves
 
 PROMPT = [90, 91, 92]
 CURVES: dict[str, Any] = {
@@ -70,6 +70,17 @@ def test_the_first_rollouts_of_the_chosen_questions_have_a_row_a_token() -> None
     ]
     assert grid(rollouts, ()) == []
     assert grid([rollout("a", 0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"), [(0, []), (2, ["b", "a"]), (9, ["b", "a", "c"]), (None, ["b", "a", "c"])]
+)
+def test_the_first_so_many_questions_in_the_order_of_the_study(
+    asked: int | None, chosen: list[str]
+) -> None:
+    questions = pa.table({"question_id": ["b", "b", "a", "a", "c", "c"]})
+    stage = {"settings": {"curves": CURVES | {"questions": asked}}}
+    assert questions_with_curves(stage, questions) == chosen
 
 
 def test_branches_and_what_they_leave_out() -> None:

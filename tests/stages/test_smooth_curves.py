@@ -1,5 +1,6 @@
 """From draws to curves, steps and forks."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from helpers.curve_tables import ChainCurve, chain_curve, grid_row, synthetic_chain
-from refork.data.schemas import CURVES, DRAWS, FORKS, GRID, STEPS
+from helpers.curve_tables import ChainCurve, chain_curve, draw_rows, grid_row, synthetic_chain
+from refork.data.schemas import CONTINUATIONS, CURVES, DRAWS, FORKS, GRID, OUTCOMES, STEPS
 from refork.data.tuning_record import TuningRecord
 from refork.errors import ReforkError
 from refork.stages.estimate_curves import estimate_curves
@@ -253,3 +254,23 @@ def test_a_shard_without_curves() -> None:
 def test_draws_that_cannot_be_fitted_are_named() -> None:
     with pytest.raises(ReforkError, match="question 'a', rollout 2: penalty is -1"):
         smoothed(*stepped(skip=False), "segment:penalty=-1")
+
+
+def test_draws_of_every_branch_are_weighed() -> None:
+    grid, rows = [], []
+    for token, number in product(range(20), range(10)):
+        key = {"question_id": "a", "rollout": 0, "position": 30 + token}
+        if number == 0:
+            grid.append(grid_row(key, [1, 2], [0.9, 0.1]))
+        rows += [draw_rows(key, branch, number, "AB"[branch]) for branch in (0, 1)]
+    draws = estimate_curves(
+        {"settings": {"curves": {"branches": "each"}}},
+        pa.Table.from_pylist(grid, GRID),
+        pa.Table.from_pylist([graded for graded, _ in rows], OUTCOMES),
+        [pa.Table.from_pylist([continued for _, continued in rows], CONTINUATIONS)],
+    )
+    for estimator in ("forkhmm:labels=false", "full", "raw"):
+        curves = smoothed(pa.Table.from_pylist(grid, GRID), draws, estimator).curves
+        shares = curves.column("share").to_numpy().reshape(20, 2)
+        assert np.abs(shares - [0.9, 0.1]).max() < 0.05
+        assert np.allclose(curves.column("raw").to_numpy().reshape(20, 2), [0.9, 0.1])

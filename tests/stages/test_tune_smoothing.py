@@ -120,3 +120,6 @@ def test_an_estimator_that_does_not_exist() -> None:
         chosen(*empty, estimator="forkhm")
     with pytest.raises(ReforkError, match="did you mean 'kernel'"):
         chosen(*empty, candidates=["kernl"])
+    with pytest.raises(ReforkError, match="where the estimator is auto, one is needed"):
+        chosen(*empty, candidates=[])
+    assert chosen(*empty, estimator="raw", candidates=[]).candidates == []

@@ -14,6 +14,10 @@ LOGPROBS = pa.list_(pa.float32())
 
 ARMS = ("actual", "alt")
 """What is forced at a pivot: the token that the rollout drew, or the alternative."""
+CURVE = "curve"
+"""Pass whose continuations are the draws of outcome curves."""
+BRANCH = "branch-"
+"""What the arm of such a continuation starts with; the number of its branch follows."""
 RolloutKey: TypeAlias = tuple[str, int]
 """Question id and number of a rollout."""
 

@@ -18,6 +18,8 @@ from refork.tasks.graders import OTHER, TRUNCATED
 
 _WIDTH = 7.4
 _BINS = 20
+_LEFT = 0.05
+"""Share of the rollouts below which a stretch says nothing of them."""
 _DOTTED = 300
 """Positions up to which a curve is drawn with dots: every one is an element of the page."""
 _DIGIT = 0.016  # width of a digit of a fork's number, of the axes' width
@@ -43,7 +45,8 @@ def draw_curve_figures(
                 "fork_survival",
                 "How long rollouts go without a fork",
                 "Left: rollouts that have had no fork yet. Right: the chance of a first fork in a "
-                "stretch of tokens, for a rollout that has had none before it.",
+                "stretch of tokens, for a rollout that has had none before; left out where fewer "
+                f"than {percent(_LEFT, 0)} of them are left.",
                 _survival_figure(pooled, palette),
             )
     return figures
@@ -153,6 +156,7 @@ def _survival_figure(pooled: dict[str, dict[float, Survival]], palette: str) -> 
             surviving = np.concatenate([[1.0], one.surviving])
             left.plot(tokens, surviving, color=colour, label=f"ε = {epsilon:g}")
             edges, hazard = binned_hazard(one)
+            hazard[one.at_risk[edges[:-1]] < _LEFT * one.at_risk[0]] = np.nan
             right.stairs(hazard, edges, color=colour, linewidth=1.4, baseline=None)
         left.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1), ylabel="no fork yet")
         right.yaxis.set_major_locator(MaxNLocator(4))
@@ -162,7 +166,7 @@ def _survival_figure(pooled: dict[str, dict[float, Survival]], palette: str) -> 
         for ax in (left, right):
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-            ax.set_xlim(0, None)
+            ax.set_xlim(0, max(len(one.hazard) for one in by_epsilon.values()))
     for ax in axes[-1]:
         ax.set_xlabel("generated tokens")
     handles, labels = max((row[0].get_legend_handles_labels() for row in axes), key=_number)

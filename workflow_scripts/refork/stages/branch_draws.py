@@ -9,15 +9,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from refork.data.pivot_keys import name_pivot, number_pivots
+from refork.data.schemas import BRANCH, CURVE
 from refork.errors import ReforkError
 
 Integers = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-CURVE = "curve"
-"""Name of the pass whose continuations are draws of curves."""
-BRANCH = "branch-"
-"""What the arm of a curve's continuation starts with; the branch's number follows."""
 ROWS = 1_000_000
 """Rows whose keys are looked at together."""
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from refork.data.schemas import ARMS, GRID, PIVOTS
+from refork.data.schemas import ARMS, BRANCH, GRID, PIVOTS
 from refork.data.tables import read_table
-from refork.stages.estimate_curves import BRANCH
 
 
 class Place(NamedTuple):

@@ -28,10 +28,13 @@ def tune_smoothing(stage: Mapping[str, Any], grid: pa.Table, draws: pa.Table) ->
     Raises
     ------
     ReforkError
-        An estimator's name or a hyper-parameter of it is wrong, or the tables do not fit.
+        An estimator's name or a hyper-parameter of it is wrong, there is no candidate to choose,
+        or the tables do not fit.
     """
     settings = stage["settings"]["smoothing"]
     folds: int = settings["folds"]
+    if settings["estimator"] == AUTO and not settings["candidates"]:
+        raise ReforkError("smoothing.candidates: []; where the estimator is auto, one is needed")
     rollouts, left_out = rollout_draws(grid, draws)
     candidates = [
         _candidate(name, named_estimator(name, folds=folds), rollouts, folds)

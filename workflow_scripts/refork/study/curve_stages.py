@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refork.data.schemas import CURVE
 from refork.study.config import Settings
 from refork.study.stage import Stage, by_name, engine_settings, exact_state, locked_engine
 
-CURVE = "curve"
-"""Name of the pass whose continuations are draws of curves."""
 _GRID = ("questions", "rollouts", "grid", "stride", "min_probability", "max_branches", "skip")
 _SAMPLING = ("temperature", "top_p", "top_k")
 

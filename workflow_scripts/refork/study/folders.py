@@ -7,10 +7,10 @@ from typing import Any
 
 from refork.data.files import read_json, write_json
 from refork.data.manifest import manifest_path
+from refork.data.schemas import CURVE
 from refork.engines.model_source.folder import folder_digest, touched_since
 from refork.errors import ReforkError
 from refork.study.config import REPORT_FOLDERS
-from refork.study.curve_stages import CURVE
 from refork.study.graph import Graph
 from refork.study.stage import record_hash
 

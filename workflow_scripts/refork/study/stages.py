@@ -111,6 +111,8 @@ def _shown(settings: Settings) -> dict[str, Any]:
     for name in UNHASHED:
         del shown["engine"][name]
     shown["engine"]["vllm"] = vllm_settings(settings)
+    if settings.curves.questions == 0:
+        del shown["curves"], shown["smoothing"]
     return shown
 
 
