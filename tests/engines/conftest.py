@@ -47,18 +47,21 @@ def vllm_subjects() -> Iterator[Any]:
     if find_spec("vllm") is None:
         return
     gpu = torch.cuda.is_available()
-    for tail in ("prefill", "decode"):
-        for model, dtype, gib, marks in (
-            ("wide_model", "float32", 0.25, ()),
-            ("wide_model", "bfloat16", 0.25, ()),
-            ("smollm2", "bfloat16", 1.0, (pytest.mark.model,)),
-        ):
+    small = (("wide_model", "float32", 0.25, ()), ("wide_model", "bfloat16", 0.25, ()))
+    models = (*small, ("smollm2", "bfloat16", 0.5, (pytest.mark.model,)))
+    # All engines stay in memory to the end.
+    for name, tail, known in (
+        ("prefill", "prefill", models),
+        ("decode", "decode", models),
+        ("snapshots", "prefill", small),
+    ):
+        for model, dtype, gib, marks in known:
             room = {"cache_gib": 1.0, "arguments": ON_GPU} if gpu else {"cache_gib": gib}
-            vllm = VllmSettings(tail=tail, **room)
+            vllm = VllmSettings(tail=tail, snapshots=name == "snapshots", **room)
             settings = {"device": "cuda" if gpu else "cpu", "vllm": vllm}
             yield pytest.param(
                 ("vllm", dtype, model, DTYPES[dtype], settings),
-                id=f"vllm-{model}-{tail}-{dtype}",
+                id=f"vllm-{model}-{name}-{dtype}",
                 marks=(*VLLM, *marks),
             )
 

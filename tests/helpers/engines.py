@@ -52,7 +52,7 @@ class Subject:
     @property
     def keeps_snapshots(self) -> bool:
         """Whether it writes and reads snapshots; who does not refuses them in words."""
-        return self.settings.kind != "vllm"
+        return self.settings.kind != "vllm" or self.settings.vllm.snapshots
 
     def measures(self, state: str) -> bool:
         """Whether it can tell how far a state is from the recording.
@@ -62,11 +62,16 @@ class Subject:
         return (self.settings.kind, state) != ("vllm", "prefill")
 
     def cached(self, request: Mapping[str, Any]) -> int:
-        """Give the tokens of a prefix that it takes over: vLLM does so in full blocks."""
+        """Give the tokens of a prefix that it takes over.
+
+        vLLM always feeds the last known token, and finds full blocks in its cache.
+        """
         prefix, state = len(request["token_ids"]), request["state"]
-        if state == "decode_replay" and self.settings.kind == "vllm":
-            block = block_size(self.settings)
-            return int((prefix - (request["forced_token"] is None)) // block * block)
+        if self.settings.kind == "vllm":
+            prefix -= request["forced_token"] is None
+            if state == "decode_replay":
+                block = block_size(self.settings)
+                return prefix // block * block
         return prefix if state == "snapshot" else 0
 
     @property

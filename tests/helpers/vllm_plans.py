@@ -1,5 +1,6 @@
 """Batch groups as the vLLM engine lays them out, in blocks of four tokens."""
 
+from pathlib import Path
 from typing import Any
 
 from refork.engines.requests import Request
@@ -33,6 +34,6 @@ def request(tokens: int, *, prompt: int = 3, **given: Any) -> Request:
     )
 
 
-def plan(*group: Request, tail: str = "prefill") -> Plan:
+def plan(*group: Request, tail: str = "prefill", snapshots: Path | None = None) -> Plan:
     """Lay out a group in blocks of four tokens."""
-    return Plan(group, "group 0", Layout(BLOCK, tail), frozenset({END}))
+    return Plan(group, "group 0", Layout(BLOCK, tail), frozenset({END}), snapshots)

@@ -80,7 +80,7 @@ def test_vllm_is_started_with_its_own_settings(
         **{"kind": "vllm", "device": "cuda", "hardware": "NVIDIA H200", "version": "vllm engine 1"},
         **{"block_size": 16, "exact": "decode_replay"},
     }
-    asked: list[tuple[str, str, int | None]] = []
+    asked: list[tuple[Any, ...]] = []
 
     def told(*asked_for: Any) -> dict[str, Any]:
         asked.append(asked_for)
@@ -92,7 +92,7 @@ def test_vllm_is_started_with_its_own_settings(
     settings = Settings.model_validate({"engine": {"kind": "vllm", "vllm": given}})
     stages = variant_stages(settings, {**LOCKED, "engine": locked})
     engine_job.start_engine(stages.rollouts.record, synthetic_model)
-    assert asked == [("vllm", "cuda", 16)]
+    assert asked == [("vllm", "cuda", 16, False)]
     vllm = VllmSettings("decode", 16, 4, 2, 1.5, 99, {"enforce_eager": True})
     assert opened == [EngineSettings("vllm", "cuda", "bfloat16", 1, 64, vllm=vllm)]
 

@@ -240,6 +240,13 @@ def test_an_engine_without_snapshots_is_asked_for_none(
     assert "resume was not run (the engine keeps no states)" in record.verdict
 
 
+def test_vllm_that_keeps_snapshots_is_asked_for_them(engine: LayeredEngine, tmp_path: Path) -> None:
+    vllm = {**SETTINGS["engine"], "kind": "vllm", "vllm": {"snapshots": True}}
+    stage = {**STAGE, "settings": {**SETTINGS, "engine": vllm}}
+    record, _ = probe_engine(stage, Engines(engine, engine), questions(), tmp_path)
+    assert all(way.rollouts for way in record.ways)
+
+
 def test_states_of_another_form_are_no_layers(synthetic_model: Path, tmp_path: Path) -> None:
     settings = EngineSettings("synthetic", "cpu", "float32", 1, BATCH_ROWS)
     record = probed(SyntheticEngine(settings, synthetic_model), tmp_path)

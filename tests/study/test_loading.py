@@ -174,6 +174,23 @@ VLLM = {"kind": "vllm", "device": "cpu"}
             {"passes": [{"name": "a", "state": "snapshot"}], "noise": {"comparisons": []}},
             "passes.0.state: vLLM keeps no snapshots; take `exact`",
         ),
+        (
+            {
+                "engine": {"vllm": {"snapshots": True}},
+                "rollouts": {"snapshots": False},
+                "passes": [{"name": "a", "state": "exact"}],
+                "noise": {"comparisons": []},
+            },
+            "passes.0.state: `exact` is `snapshot` for the vllm engine, and needs `rollouts.snap",
+        ),
+        (
+            {"engine": {"device": "cuda", "vllm": {"snapshots": True, "tensor_parallel": 2}}},
+            "engine.vllm.snapshots: snapshots are kept of one GPU, but `engine.vllm.tensor_",
+        ),
+        (
+            {"engine": {"vllm": {"arguments": {"kv_transfer_config": {}}}}},
+            "engine.vllm.arguments.kv_transfer_config: leave it out: it is given by the key `",
+        ),
         ({"engine": {"processes": 2}}, "engine.processes: is 2; vLLM runs in one process a job"),
         (
             {"engine": {"batch_rows": 32, "vllm": {"filler_rows": 40}}},
@@ -222,6 +239,8 @@ def test_what_vllm_can_do_is_let_through(study_of: Studies) -> None:
     kept = {"rollouts": {"snapshots": False}, "resources": {"resample": {"gpu": 1}}}
     study = study_of(**merge({"engine": VLLM, **kept}, {"engine": cuda}))
     assert study.settings.engine.vllm.arguments == arguments
+    passes = [{"name": "a", "state": "snapshot"}]
+    study_of(engine={**VLLM, "vllm": {"snapshots": True}}, passes=passes, noise={"comparisons": []})
     for kind in ("torch", "auto"):  # whose keys are not read, or which may be settled otherwise
         study_of(engine={"kind": kind, "device": "auto", "vllm": {"filler_rows": 99}})
 

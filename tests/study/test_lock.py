@@ -208,10 +208,15 @@ def test_what_auto_is_settled_to_is_said(
     with pytest.raises(ReforkError, match=r"engine \(.*block_size: 64\) was never locked"):
         read_lock(study_of(engine=asked))
     write_lock(study_of(engine=asked))
+    keeping = {**engine, "vllm": {"snapshots": True}}
+    with pytest.raises(ReforkError, match=r"engine \(.*snapshots: True\) was never locked"):
+        read_lock(study_of(engine=keeping))
+    write_lock(study_of(engine=keeping))
     asked_for = (in_folder / "asked").read_text().splitlines()
     assert [line.partition("describe ")[2] for line in asked_for] == [
         "--kind auto --device auto",
         "--kind auto --device auto --block-size 64",
+        "--kind auto --device auto --snapshots",
     ]
 
 

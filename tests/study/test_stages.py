@@ -158,6 +158,33 @@ def test_vllm_is_asked_for_no_snapshots(graph_of: Callable[..., Graph]) -> None:
     assert unkept.hash == kept.hash
 
 
+def test_vllm_that_keeps_snapshots_goes_on_from_any_token(graph_of: Callable[..., Graph]) -> None:
+    locked = {"engine": {**VLLM, "block_size": 1, "exact": "snapshot"}}
+    vllm = {"snapshots": True}
+    keeping = graph_of(locked, engine={"kind": "vllm", "vllm": vllm})
+    variant = keeping.variants["base"]
+    states = {name: stage.settings["pass"]["state"] for name, stage in variant.passes.items()}
+    assert states == {"exact": "snapshot", "replica": "snapshot", "refeed": "prefill"}
+    assert variant.rollouts.settings["rollouts"]["snapshots"] is True
+    assert variant.noise.lock == variant.pivots.lock == {"block_size": 1}
+    assert "block_slack" not in variant.pivots.settings["pivots"]
+    told = variant.rollouts.settings["engine"]["vllm"]
+    assert (told["snapshots"], told["block_size"]) == (True, 32)
+    wide = graph_of(locked, engine={"kind": "vllm", "vllm": {**vllm, "block_size": 64}})
+    assert wide.variants["base"].rollouts.settings["engine"]["vllm"]["block_size"] == 64
+
+
+def test_snapshots_of_vllm_are_hashed_where_they_are_kept_alone(
+    graph_of: Callable[..., Graph],
+) -> None:
+    plain = vllm_graph(graph_of)
+    assert "snapshots" not in plain.variants["base"].rollouts.settings["engine"]["vllm"]
+    assert "snapshots" not in plain.report.settings["base"]["engine"]["vllm"]
+    keeping = vllm_graph(graph_of, engine={"vllm": {"snapshots": True}})
+    assert changed(plain, keeping) == set(ORDER[ORDER.index("sample_rollouts") :])
+    assert keeping.report.settings["base"]["engine"]["vllm"]["snapshots"] is True
+
+
 @pytest.mark.parametrize(
     "vllm",
     [

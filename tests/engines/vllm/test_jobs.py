@@ -1,10 +1,12 @@
 """From requests to the requests of vLLM."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.vllm_plans import END, plan, request
+from helpers.vllm_plans import BLOCK, END, plan, request
+from refork.engines.vllm.orders import Transfer
 from refork.errors import EngineError
 
 
@@ -55,6 +57,29 @@ def test_a_decoded_tail_begins_behind_the_prompt() -> None:
     assert short.prompt == [0, 1, 2]
     assert short.order is not None
     assert short.order.forced == [50]
+
+
+@pytest.mark.parametrize(("forced", "held"), [(50, 10), (None, 9)])
+def test_a_snapshot_holds_all_but_the_last_token(forced: int | None, held: int) -> None:
+    given: dict[str, Any] = {"state": "snapshot", "forced_token": forced}
+    laid = plan(request(10, **given), request(6, **given), snapshots=Path("states"))
+    whole, short = laid.jobs
+    assert laid.replays == []
+    assert whole.prompt == [*range(10), *([] if forced is None else [forced])]
+    assert whole.hits == held
+    assert whole.transfer == Transfer("bees/0", keeps=False, file="states", tokens=held)
+    assert whole.blocks(BLOCK) == 5  # none of them is in the cache before
+    assert whole.salt != short.salt
+
+
+def test_a_rollout_that_leaves_a_state_says_so() -> None:
+    keeping, other = plan(request(5, keep_snapshot=True), request(5)).jobs
+    assert keeping.transfer == Transfer("bees/0", keeps=True)
+    assert keeping.transfer is not None
+    packed = keeping.transfer.packed()["kv_transfer_params"]
+    assert Transfer.unpacked(packed) == keeping.transfer
+    assert other.transfer is None
+    assert Transfer.unpacked(None) is None
 
 
 def test_a_refed_prefix_shares_nothing() -> None:

@@ -62,6 +62,8 @@ def test_cuda_that_is_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=2)))
+    with pytest.raises(EngineError, match=r"engine.vllm.snapshots: are kept of one GPU"):
+        check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=2, snapshots=True)))
     with pytest.raises(EngineError, match="3 GPUs are asked for, but at most 2 can be had"):
         check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=3)))
 
@@ -78,6 +80,15 @@ def test_on_the_cpu_the_order_of_all_is_ours() -> None:
     assert not arguments["async_scheduling"]
     assert arguments["max_num_seqs"] == 40
     assert arguments["kv_cache_memory_bytes"] == 2 * 2**30
+
+
+def test_only_who_keeps_snapshots_has_a_connector() -> None:
+    asked = [
+        llm_arguments(replace(CPU, vllm=VllmSettings(snapshots=one)), Path("model"))
+        for one in (False, True)
+    ]
+    assert "kv_transfer_config" not in asked[0]
+    assert asked[1]["kv_transfer_config"]["kv_connector"] == "SnapshotConnector"
 
 
 def test_on_cuda_kernels_and_memory_are_those_of_vllm() -> None:

@@ -21,7 +21,8 @@ from refork.errors import EngineError, exit_in_words
 # Raised by one when an engine of ours draws other tokens from the same requests.
 ENGINE_VERSIONS = {"torch": 2, "vllm": 1, "synthetic": 1}
 EXACT_STATES = {"torch": "snapshot", "vllm": "decode_replay", "synthetic": "snapshot"}
-"""How each kind of engine reaches its own decode-time state: what the state `exact` means."""
+"""How each kind of engine reaches its own decode-time state: what the state `exact` means. With
+`engine.vllm.snapshots` vLLM has a snapshot too."""
 BLOCK_SIZES = {"cpu": 32, "cuda": 16}
 """Tokens of a block of vLLM's key-value cache by device, where the config names none."""
 
@@ -95,13 +96,24 @@ def settle_kind(kind: str, device: str) -> tuple[str, str]:
     return "vllm", "vllm is installed and torch finds a GPU"
 
 
-def describe(kind: str, device: str, block_size: int | None = None) -> dict[str, Any]:
+def exact_state(kind: str, snapshots: bool) -> str | None:
+    """Return what the state `exact` is for a kind of engine; None for one that is not settled.
+
+    `snapshots` is the key `engine.vllm.snapshots`.
+    """
+    return "snapshot" if kind == "vllm" and snapshots else EXACT_STATES.get(kind)
+
+
+def describe(
+    kind: str, device: str, block_size: int | None = None, snapshots: bool = False
+) -> dict[str, Any]:
     """Settle `auto` and return what an engine is, as the lock keeps it.
 
     `hardware` is what the last bits of a result depend on: two kinds of machine are two engines.
     `block_size` is the number of tokens by which a decode-time state is resumed: 1 where any
-    position can be resumed; of vLLM the one that is asked for, or the device's default. `exact` is
-    the state of a request that resumes the engine's own decode-time state.
+    position can be resumed; of vLLM the one that is asked for, or the device's default, unless it
+    keeps `snapshots`. `exact` is the state of a request that resumes the engine's own decode-time
+    state.
 
     Raises
     ------
@@ -119,7 +131,8 @@ def describe(kind: str, device: str, block_size: int | None = None) -> dict[str,
             "engine.device: is 'cuda', but torch finds no GPU here; allowed: auto, cpu"
         )
     if kind == "vllm":
-        return _describe_vllm(device, block_size or BLOCK_SIZES[device])
+        size = 1 if snapshots else block_size or BLOCK_SIZES[device]
+        return _describe_vllm(device, size) | {"exact": exact_state(kind, snapshots)}
     return _described(kind, device, _hardware(device, _CHOOSERS), _versions(_TORCH_PACKAGES))
 
 
@@ -213,11 +226,13 @@ def main() -> int:
     parser.add_argument("--kind", required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--block-size", type=int)
+    parser.add_argument("--snapshots", action="store_true")
     arguments = parser.parse_args()
     kind, why = settle_kind(arguments.kind, arguments.device)
     if why:
         print(f"refork: engine.kind: auto is {kind}: {why}", file=sys.stderr)
-    print(json.dumps(describe(kind, arguments.device, arguments.block_size)))
+    told = describe(kind, arguments.device, arguments.block_size, arguments.snapshots)
+    print(json.dumps(told))
     return 0
 
 

@@ -34,6 +34,7 @@ class VllmSettings:
     cache_gib: float | None = None  # key-value cache; None: 2 on the CPU, vLLM's own share on CUDA
     max_length: int | None = None  # tokens of a sequence at most; None: the model's context
     arguments: Mapping[str, Any] = field(default_factory=dict)  # further arguments of vllm.LLM
+    snapshots: bool = False  # whether states can be written to files and read from them
 
 
 @dataclass(frozen=True)

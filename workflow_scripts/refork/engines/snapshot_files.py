@@ -19,6 +19,8 @@ from refork.errors import EngineError
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 8
 _METADATA = "__metadata__"
+METADATA = "refork"
+"""Key of the metadata under which a file says, in JSON, of what kind its snapshots are."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,28 @@ def read_header(path: Path) -> Header:
         (length,) = _LENGTH.unpack(source.read(_LENGTH.size))
         tensors = json.loads(source.read(length))
     return Header(tensors.pop(_METADATA, {}), tensors, _LENGTH.size + length)
+
+
+def check_kind(
+    path: Path, metadata: Mapping[str, str] | None, wanted: Mapping[str, object]
+) -> None:
+    """Hold the metadata of a snapshot file against what its reader goes on from.
+
+    Raises
+    ------
+    EngineError
+        Its snapshots are of another kind; the message names what differs.
+    """
+    found = json.loads((metadata or {}).get(METADATA, "{}"))
+    differences = [
+        f"{key} is {found.get(key)!r}, not {value!r}"
+        for key, value in wanted.items()
+        if found.get(key) != value
+    ]
+    if differences:
+        raise EngineError(
+            f"{path}: a snapshot of another kind than this engine's: {'; '.join(differences)}"
+        )
 
 
 def merge_snapshots(parts: Sequence[Path], out: Path) -> None:

@@ -145,7 +145,8 @@ def start_engine(stage: Mapping[str, Any], model_folder: Path, shuffled: bool = 
     """
     locked, engine = stage["lock"]["engine"], stage["settings"]["engine"]
     settings = _engine_settings(engine, shuffled)
-    here = describe(locked["kind"], locked["device"], settings.vllm.block_size)
+    vllm = settings.vllm
+    here = describe(locked["kind"], locked["device"], vllm.block_size, vllm.snapshots)
     if here != {"exact": here["exact"], **locked}:  # which stands in the passes, settled
         raise EngineError(
             f"the engine is not the one that was locked:\n  locked: {locked}\n  here:   {here}\n"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from refork.data.probe_record import ProbeRecord, Way, WayName, is_invariant
 from refork.data.schemas import RolloutKey
 from refork.data.tables import Row
-from refork.engines.describe import EXACT_STATES
+from refork.engines.describe import exact_state
 from refork.engines.interface import Engine
 from refork.errors import EngineError
 from refork.stages.engine_job import start_engine
@@ -127,12 +127,14 @@ class _Probe:
 
     def run(self, questions: pa.Table, extent: Extent) -> ProbeRecord:
         """Run the reference, then every way, and compare."""
+        engine = self._settings["engine"]
+        snapshots = engine.get("vllm", {}).get("snapshots", False)
         asked = reference_requests(
             questions,
             self._settings,
             extent,
             self._engines.common.facts.context_length,
-            keeps_states=EXACT_STATES[self._settings["engine"]["kind"]] == "snapshot",
+            keeps_states=exact_state(engine["kind"], snapshots) == "snapshot",
         )
         kept = self._folder / "reference.safetensors"
         results = self._group(self._engines.common, asked.group, None, kept)
@@ -143,12 +145,12 @@ class _Probe:
         )
         kept.unlink(missing_ok=True)
         return ProbeRecord(
-            kernels=self._settings["engine"]["kernels"],
+            kernels=engine["kernels"],
             questions=asked.questions,
             rollouts=len(compared),
             tokens=sum(len(row["token_ids"]) for row in compared.values()),
             group=len(asked.group),
-            batch_rows=self._settings["engine"]["batch_rows"],
+            batch_rows=engine["batch_rows"],
             ways=ways,
             invariant=is_invariant(ways),
         )

@@ -96,6 +96,9 @@ class Vllm(Section):
     arguments: dict[str, Any] = key(
         {}, "further arguments of vllm.LLM, e.g. {attention_backend: FLASH_ATTN}"
     )
+    snapshots: bool = key(
+        False, "keep decode-time states on disk, through a key-value connector of vLLM"
+    )
 
 
 class Engine(Section):
@@ -176,7 +179,7 @@ class Pass(Section):
     name: Name = Field(description="name of the pass; the first pass is the reference")
     state: Literal["exact", "snapshot", "decode_replay", "prefill"] = Field(
         description="how the state at the pivot is reached: exact (the engine's own decode-time "
-        "state: decode_replay of vLLM, else snapshot), snapshot, decode_replay or prefill"
+        "state: snapshot, or decode_replay where it keeps none), snapshot, decode_replay or prefill"
     )
     order_seed: Whole | None = key(
         None, "seed of another order of its requests; null: the common order"

@@ -5,7 +5,7 @@ Both are known from the config, or settled by the lock where the config leaves t
 
 from collections.abc import Iterator
 
-from refork.engines.describe import EXACT_STATES
+from refork.engines.describe import exact_state
 from refork.study.config import Settings
 
 # Arguments of vLLM that other keys give, or that the engine itself has to give.
@@ -16,6 +16,7 @@ _GIVEN_ARGUMENTS = {
     "dtype": "engine.dtype",
     "enable_prefix_caching": "",
     "kv_cache_memory_bytes": "engine.vllm.cache_gib",
+    "kv_transfer_config": "engine.vllm.snapshots",
     "logits_processors": "",
     "logprobs_mode": "",
     "max_logprobs": "",
@@ -45,15 +46,18 @@ def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[
 
 def _states(settings: Settings, kind: str) -> Iterator[tuple[str, str]]:
     kept = settings.rollouts.snapshots
+    keeps = settings.engine.vllm.snapshots
+    exact = exact_state(kind, keeps)
     states = {f"passes.{index}.state": item.state for index, item in enumerate(settings.passes)}
     if settings.curves.questions != 0:
         states["curves.state"] = settings.curves.state
     for where, state in states.items():
-        if kind == "vllm" and state == "snapshot":
-            yield where, "vLLM keeps no snapshots; take `exact`, its own decode-time state"
+        if kind == "vllm" and state == "snapshot" and not keeps:
+            words = "vLLM keeps no snapshots; take `exact`, its own decode-time state"
+            yield where, f"{words}, or set `engine.vllm.snapshots: true`"
         elif state == "snapshot" and not kept:
             yield where, "`snapshot` needs `rollouts.snapshots: true`"
-        elif state == "exact" and EXACT_STATES.get(kind) == "snapshot" and not kept:
+        elif state == "exact" and exact == "snapshot" and not kept:
             words = f"`exact` is `snapshot` for the {kind} engine, and needs"
             yield where, f"{words} `rollouts.snapshots: true`"
 
@@ -71,6 +75,9 @@ def _vllm(settings: Settings) -> Iterator[tuple[str, str]]:
             "engine.vllm.filler_rows",
             f"is {vllm.filler_rows}; at most `engine.batch_rows`, {engine.batch_rows}",
         )
+    if vllm.snapshots and vllm.tensor_parallel > 1:
+        words = "snapshots are kept of one GPU, but `engine.vllm.tensor_parallel` is"
+        yield "engine.vllm.snapshots", f"{words} {vllm.tensor_parallel}"
     for name in vllm.arguments:
         if name in _GIVEN_ARGUMENTS:
             key = _GIVEN_ARGUMENTS[name]

@@ -204,6 +204,8 @@ def _ask_engine(settings: Settings) -> dict[str, Any]:
     asked = engine.model_dump(include={"kind", "device", "python"})
     if engine.kind in ("auto", "vllm") and engine.vllm.block_size is not None:
         asked["block_size"] = engine.vllm.block_size
+    if engine.kind in ("auto", "vllm") and engine.vllm.snapshots:
+        asked["snapshots"] = True
     return asked
 
 
@@ -240,6 +242,8 @@ def _look_at_engine(settings: Settings) -> dict[str, Any]:
     command += ["--kind", engine.kind, "--device", engine.device]
     if engine.vllm.block_size is not None:
         command += ["--block-size", str(engine.vllm.block_size)]
+    if engine.vllm.snapshots:
+        command.append("--snapshots")
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True)
     except OSError as error:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from refork.data.files import canonical_json
+from refork.engines.describe import BLOCK_SIZES
 from refork.study.config import Settings
 
 HASH_DIGITS = 16
@@ -95,8 +96,17 @@ def engine_settings(settings: Settings, lock: Mapping[str, Any]) -> dict[str, An
     if engine["kind"] == "synthetic":
         engine["synthetic"] = settings.engine.synthetic.model_dump()
     if engine["kind"] == "vllm":
-        engine["vllm"] = settings.engine.vllm.model_dump() | {"block_size": locked["block_size"]}
+        vllm = engine["vllm"] = vllm_settings(settings)
+        # Whoever keeps snapshots goes on from any token; its cache has blocks all the same.
+        blocks = vllm["block_size"] or BLOCK_SIZES[locked["device"]]
+        vllm["block_size"] = blocks if "snapshots" in vllm else locked["block_size"]
     return engine
+
+
+def vllm_settings(settings: Settings) -> dict[str, Any]:
+    """Return the section `vllm`; snapshots are named where they are kept alone."""
+    vllm = settings.engine.vllm
+    return vllm.model_dump(exclude=None if vllm.snapshots else {"snapshots"})
 
 
 def locked_engine(lock: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from refork.study.stage import (
     engine_settings,
     exact_state,
     locked_engine,
+    vllm_settings,
 )
 
 
@@ -109,6 +110,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
     shown = settings.model_dump(exclude={"results", "resources", "variants"})
     for name in UNHASHED:
         del shown["engine"][name]
+    shown["engine"]["vllm"] = vllm_settings(settings)
     if settings.curves.questions == 0:
         del shown["curves"], shown["smoothing"]
     return shown

@@ -1,6 +1,5 @@
 """KV snapshots of rollouts: one safetensors file, a tensor a rollout, read by slices."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from refork.data.files import atomic_path, canonical_json
+from refork.engines.snapshot_files import METADATA, check_kind
 from refork.errors import EngineError
 
 FORMAT = 1
-METADATA = "refork"
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,8 @@ class Snapshots:
         self._path = path
         self._file = _open(path)
         try:
-            record = json.loads((self._file.metadata() or {}).get(METADATA, "{}"))
             self._names = frozenset(self._file.keys())
-            _compare(path, record, {"format": FORMAT, **asdict(kind)})
+            check_kind(path, self._file.metadata(), {"format": FORMAT, **asdict(kind)})
         except EngineError:
             self.close()
             raise
@@ -107,15 +105,3 @@ def _open(path: Path) -> Any:
         return safe_open(path, framework="pt")
     except (OSError, SafetensorError) as error:
         raise EngineError(f"{path}: not a snapshot file ({error})") from error
-
-
-def _compare(path: Path, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    differences = [
-        f"{key} is {found.get(key)!r}, not {value!r}"
-        for key, value in wanted.items()
-        if found.get(key) != value
-    ]
-    if differences:
-        raise EngineError(
-            f"{path}: a snapshot of another kind than this engine's: {'; '.join(differences)}"
-        )

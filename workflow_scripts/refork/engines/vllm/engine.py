@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 
 from refork.data.schemas import RESULTS
 from refork.data.tables import from_rows
@@ -16,10 +17,12 @@ from refork.engines.vllm.jobs import Layout, Plan
 from refork.engines.vllm.loading import load
 from refork.engines.vllm.loop import Done, Loop
 from refork.engines.vllm.orders import Record
+from refork.engines.vllm.snapshots import check_states, state_kind, write_states
 from refork.errors import EngineError
 
 REFUSED = (
-    "vLLM keeps keys and values in this process only, so it can neither write nor read snapshots"
+    "without engine.vllm.snapshots: true, vLLM keeps keys and values in this process only, and can "
+    "neither write nor read snapshots"
 )
 
 
@@ -42,6 +45,8 @@ class VllmEngine:
         self._tail = settings.vllm.tail
         self._groups = count()
         self.facts = self._loaded.facts
+        self._keeps = settings.vllm.snapshots
+        self._kind = state_kind(self.facts.fingerprint, settings.device)
 
     def run_group(
         self, requests: pa.Table, snapshots_in: Path | None, snapshots_out: Path | None
@@ -51,8 +56,14 @@ class VllmEngine:
         check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
         self._check(group)
         layout = Layout(self._loaded.block, self._tail)
-        plan = Plan(group, f"group {next(self._groups)}", layout, self._loaded.end_tokens)
-        records, cached = self._run(plan)
+        resumed = [request for request in group if request.state == "snapshot"]
+        if snapshots_in is not None and resumed:
+            check_states(snapshots_in, resumed, self._kind, self._loaded.block)
+        salt = f"group {next(self._groups)}"
+        plan = Plan(group, salt, layout, self._loaded.end_tokens, snapshots_in)
+        records, cached, states = self._run(plan)
+        if snapshots_out is not None and states:
+            write_states(snapshots_out, states, self._kind)
         results = [
             _result(request, place, plan, records, cached[place])
             for place, request in enumerate(group)
@@ -63,11 +74,11 @@ class VllmEngine:
         """Refuse what this engine cannot do."""
         for request in group:
             name = f"question {request.question_id}, rollout {request.rollout}"
-            if request.state == "snapshot":
+            if request.state == "snapshot" and not self._keeps:
                 raise EngineError(
                     f"{name}: state snapshot: {REFUSED}; its decode-time state is decode_replay"
                 )
-            if request.keep_snapshot:
+            if request.keep_snapshot and not self._keeps:
                 raise EngineError(f"{name}: keep_snapshot: {REFUSED}")
             if max(request.known) >= self._loaded.vocabulary:
                 raise EngineError(
@@ -75,17 +86,21 @@ class VllmEngine:
                     f"{self._loaded.vocabulary} tokens"
                 )
 
-    def _run(self, plan: Plan) -> tuple[dict[int, Record], dict[int, int]]:
-        """Run a group; gives what came out of each request, and the tokens it found cached."""
+    def _run(self, plan: Plan) -> tuple[dict[int, Record], dict[int, int], dict[str, torch.Tensor]]:
+        """Run a group.
+
+        Gives what came out of each request, the tokens it found cached, and the states to keep.
+        """
         room = Room(self._size, plan)
         before = self._loaded.preemptions()
         loop = Loop(self._loaded.engine, self._size.rows, self._size.filler_rows, room.filler)
+        self._loaded.begin()
         try:
             done = [*loop.run(iter(plan.replays))]
             done += loop.run(room.jobs(lambda: loop.fillers_entered))
         finally:
             loop.stop()
-            records = self._loaded.take_records()
+            records, states = self._loaded.take_records(), self._loaded.end()
             self._loaded.forget()
         if self._loaded.preemptions() != before:
             raise EngineError(
@@ -93,7 +108,8 @@ class VllmEngine:
                 "engine.batch_rows or raise engine.vllm.cache_gib"
             )
         _check_done(done, records)
-        return records, {one.job.order.key: one.cached for one in done if one.job.order}
+        cached = {one.job.order.key: one.cached for one in done if one.job.order}
+        return records, cached, states
 
 
 def _check_done(done: Iterable[Done], records: Mapping[int, Record]) -> None:
@@ -121,7 +137,7 @@ def _result(
     forced = len(request.known) - len(plan.jobs[place].prompt)
     kept = slice(forced, forced if over else None)
     tokens = record.tokens[kept]
-    taken = cached if request.state == "decode_replay" else 0
+    taken = cached if request.state in ("decode_replay", "snapshot") else 0
     return {
         "request": request.request,
         "token_ids": tokens,
@@ -131,18 +147,20 @@ def _result(
         "finish_reason": "stop" if over or tokens[-1] in plan.ends else "length",
         "cached_tokens": taken,
         "recomputed_tokens": 0 if request.state == "fresh" else len(request.token_ids) - taken,
-        "fidelity": _fidelity(request, place, plan, records),
+        "fidelity": _fidelity(request, place, plan, records, taken),
     }
 
 
 def _fidelity(
-    request: Request, place: int, plan: Plan, records: Mapping[int, Record]
+    request: Request, place: int, plan: Plan, records: Mapping[int, Record], taken: int
 ) -> float | None:
     """Largest |Δ log-probability| of prefix tokens that were forced against the recording.
 
     Those of the replay up to the prefix, and those that the request itself decoded; None where
-    nothing was forced or recorded.
+    nothing was forced or recorded. A snapshot that was taken over whole is what it was.
     """
+    if request.state == "snapshot" and taken == len(request.token_ids):
+        return 0.0
     if request.state != "decode_replay" or request.logprobs is None:
         return None
     replayed = records[plan.replay_key(request)].logprobs[: len(request.logprobs)]

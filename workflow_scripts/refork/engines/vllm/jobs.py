@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from refork.engines.requests import Request
-from refork.engines.vllm.orders import Order
+from refork.engines.vllm.orders import Order, Transfer
 from refork.errors import EngineError
 
 
@@ -20,10 +21,13 @@ class Job:
     salt: str  # only requests of one salt share cached blocks
     hits: int | None = None  # tokens it must find cached; None: whatever it finds
     reads: bool = True  # whether it looks for cached blocks at all
+    transfer: Transfer | None = None  # None: it neither leaves nor takes a snapshot
 
     def blocks(self, size: int) -> int:
-        """Count the blocks that it may write: all but those that it must find."""
-        return -(-(len(self.prompt) + self.max_tokens) // size) - (self.hits or 0) // size
+        """Count the blocks that it may write: all but those that it must find in the cache."""
+        loads = self.transfer is not None and self.transfer.file is not None
+        found = 0 if loads else (self.hits or 0) // size
+        return -(-(len(self.prompt) + self.max_tokens) // size) - found
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,19 @@ class Plan:
       comes out so that the last one is fed too. Its requests then find all full blocks cached.
     - `prefill`: prefix and forced token are a prompt, with a salt of its own and no look at the
       cache, so that it neither finds nor leaves a block for others.
+    - `snapshot`: prefix and forced token are a prompt, all of whose prefix is loaded; requests that
+      go on from one rollout at one token share the full blocks.
     """
 
     def __init__(
-        self, group: Sequence[Request], salt: str, layout: Layout, ends: frozenset[int]
+        self,
+        group: Sequence[Request],
+        salt: str,
+        layout: Layout,
+        ends: frozenset[int],
+        snapshots: Path | None = None,
     ) -> None:
-        """Lay out a group under a salt that no other group has.
+        """Lay out a group under a salt that no other group has; snapshots are read from a file.
 
         Raises
         ------
@@ -64,7 +75,7 @@ class Plan:
             Two requests go on from one rollout with different tokens.
         """
         self.group, self.ends = group, ends
-        self._layout, self._salt = layout, salt
+        self._layout, self._salt, self._snapshots = layout, salt, snapshots
         self._sources = _longest(request for request in group if request.state == "decode_replay")
         self._keys = {name: len(group) + place for place, name in enumerate(self._sources)}
         self.replays = [self._replay(request) for request in self._sources.values()]
@@ -105,6 +116,10 @@ class Plan:
                 fed = max(hits + 1, request.prompt_length)
         if request.state == "prefill":
             salt, hits = f"{self._salt}/{key}", 0
+        if request.state == "snapshot":
+            # The last known token is always fed, for its logits give the next one.
+            hits = min(len(request.token_ids), len(known) - 1)
+            salt = f"{self._salt}/{hits} of {request.rollout_id}"
         prompt, forced = _parts(known, fed)
         over = request.forced_token in self.ends
         # vLLM gives one token at least; behind a forced end it is not used.
@@ -118,7 +133,15 @@ class Plan:
             salt=salt,
             hits=hits,
             reads=request.state != "prefill",
+            transfer=self._transfer(request, hits),
         )
+
+    def _transfer(self, request: Request, hits: int | None) -> Transfer | None:
+        if request.state == "snapshot":
+            return Transfer(
+                request.rollout_id, request.keep_snapshot, str(self._snapshots), hits or 0
+            )
+        return Transfer(request.rollout_id, keeps=True) if request.keep_snapshot else None
 
 
 def _parts(tokens: list[int], first: int) -> tuple[list[int], list[int]]:

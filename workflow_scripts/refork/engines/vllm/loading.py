@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, GenerationConfig
 from refork.data.files import canonical_json
 from refork.engines.interface import EngineFacts, EngineSettings
 from refork.engines.vllm.options import (
+    CONNECTOR,
     block_size,
     check_settings,
     check_version,
@@ -39,6 +40,7 @@ class Loaded:
     vocabulary: int  # token ids that the model can be fed
     end_tokens: frozenset[int]
     facts: EngineFacts
+    connector: Any  # its module; None where no snapshots are kept
 
     @property
     def engine(self) -> Any:
@@ -49,6 +51,18 @@ class Loaded:
         """Give what the worker wrote down since the last time; of several, the first one's."""
         records: dict[int, Record] = self.llm.collective_rpc("refork_take_records")[0]
         return records
+
+    def begin(self) -> None:
+        """Get ready for a batch group: whoever keeps snapshots has a connector while it runs."""
+        if self.connector is not None:
+            self.llm.collective_rpc(self.connector.begin)
+
+    def end(self) -> dict[str, torch.Tensor]:
+        """Be done with a batch group; give the states that it left behind, by rollout id."""
+        if self.connector is None:
+            return {}
+        states: dict[str, torch.Tensor] = self.llm.collective_rpc(self.connector.end)[0]
+        return states
 
     def preemptions(self) -> int:
         """Count the requests that lost their keys and values so far."""
@@ -90,7 +104,7 @@ def load(settings: EngineSettings, folder: Path) -> Loaded:
             f"engine.vllm.block_size: vLLM runs this model in blocks of {block} tokens, not of "
             f"{block_size(settings)}"
         )
-    return Loaded(
+    loaded = Loaded(
         llm=llm,
         block=block,
         blocks=int(config.cache_config.num_gpu_blocks) - 1,  # one of them holds nothing
@@ -100,7 +114,10 @@ def load(settings: EngineSettings, folder: Path) -> Loaded:
             context_length=int(config.model_config.max_model_len),
             fingerprint=_fingerprint(vllm, settings, llm, folder),
         ),
+        connector=importlib.import_module(CONNECTOR) if settings.vllm.snapshots else None,
     )
+    loaded.end()  # vLLM has started with a connector
+    return loaded
 
 
 def _open(vllm: Any, settings: EngineSettings, folder: Path) -> Any:

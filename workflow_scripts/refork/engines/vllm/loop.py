@@ -37,6 +37,7 @@ class Loop:
         self._filler, self.fillers_entered = filler, 0
         self._fillers: list[str] = []
         self._live: dict[str, Job] = {}
+        self._keeps = False
 
     def run(self, jobs: Iterator[Job]) -> Iterator[Done]:
         """Run jobs to their ends; give each as it finishes.
@@ -59,10 +60,15 @@ class Loop:
             self._admit(jobs)
 
     def stop(self) -> None:
-        """Abort what still runs: fillers, or all of a group that failed."""
+        """Abort what still runs: fillers, or all of a group that failed.
+
+        Where states are kept, a step in which nothing runs copies the last of them.
+        """
         self._engine.abort_request([*self._live, *self._fillers])
         self._live.clear()
         self._fillers.clear()
+        if self._keeps:
+            self._engine.step()
 
     def _admit(self, jobs: Iterator[Job]) -> None:
         while len(self._live) < self._rows:
@@ -102,8 +108,15 @@ class Loop:
             detokenize=False,
             skip_reading_prefix_cache=not job.reads,
             output_kind=self._last,
-            extra_args=job.order.packed() if job.order else None,
+            extra_args=_extra_arguments(job),
         )
         prompt = {"prompt_token_ids": job.prompt, "cache_salt": job.salt}
+        self._keeps |= job.transfer is not None and job.transfer.keeps
         self._engine.add_request(number, prompt, parameters)
         return number
+
+
+def _extra_arguments(job: Job) -> dict[str, Any] | None:
+    """Pack what the worker and the connector are told."""
+    told = [part.packed() for part in (job.order, job.transfer) if part is not None]
+    return {name: value for part in told for name, value in part.items()} or None

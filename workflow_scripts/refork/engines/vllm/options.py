@@ -1,8 +1,9 @@
 """With which arguments and environment vLLM is started, and what is refused before it is."""
 
+import importlib
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from difflib import get_close_matches
 from inspect import signature
@@ -28,6 +29,8 @@ ARGUMENTS = (
 _FREE = ("enforce_eager", "enable_chunked_prefill")
 """Arguments that have a value here and may be given another."""
 _WORKER = "refork.engines.vllm.worker"
+CONNECTOR = "refork.engines.vllm.connector"
+"""Imported where snapshots are kept alone, for it needs an interface that may change."""
 
 
 def block_size(settings: EngineSettings) -> int:
@@ -102,6 +105,8 @@ def _faults(settings: EngineSettings) -> Iterator[str]:
             f"engine.vllm.tensor_parallel: {vllm.tensor_parallel} GPUs are asked for, but at most "
             f"{gpus} can be had here"
         )
+    if vllm.snapshots and vllm.tensor_parallel > 1:
+        yield "engine.vllm.snapshots: are kept of one GPU; set engine.vllm.tensor_parallel to 1"
 
 
 def check_version(vllm: Any, settings: EngineSettings) -> None:
@@ -123,6 +128,8 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
             f"vllm {vllm.__version__} lacks {', '.join(lacking)}; tested are 0.24 on CUDA and 0.32 "
             "on the CPU"
         )
+    if settings.vllm.snapshots:
+        _check_connector(vllm, known)
     if (settings.device == "cpu") != current_platform.is_cpu():
         raise EngineError(
             f"engine.device: is {settings.device!r}, but the vllm of this environment is built for "
@@ -140,6 +147,19 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
             raise EngineError(f"engine.vllm.arguments: {name} is set by this engine")
         if name == "attention_backend":
             _check_backend(value)
+
+
+def _check_connector(vllm: Any, known: Collection[str]) -> None:
+    try:
+        importlib.import_module(CONNECTOR)
+        lacking = "" if "kv_transfer_config" in known else "no argument kv_transfer_config"
+    except ImportError as error:
+        lacking = str(error)
+    if lacking:
+        raise EngineError(
+            f"engine.vllm.snapshots: vllm {vllm.__version__} lacks the interface of key-value "
+            f"connectors that they need ({lacking}); tested is 0.32; set it to false"
+        )
 
 
 def _check_backend(name: Any) -> None:
@@ -174,6 +194,12 @@ def llm_arguments(settings: EngineSettings, folder: Path) -> dict[str, Any]:
         "logits_processors": [f"{_WORKER}:DrawProcessor"],
         "worker_extension_cls": f"{_WORKER}.RecordKeeper",
     }
+    if vllm.snapshots:
+        arguments["kv_transfer_config"] = {
+            "kv_connector": "SnapshotConnector",
+            "kv_connector_module_path": CONNECTOR,
+            "kv_role": "kv_both",
+        }
     if cpu:
         # Compiling takes longer than it saves; a chunked prompt of a seeded request fails.
         arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}

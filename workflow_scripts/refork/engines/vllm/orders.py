@@ -35,6 +35,25 @@ class Order:
         return None if packed is None else cls(**packed)
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """Which state a request leaves behind, and from which one it goes on."""
+
+    rollout: str
+    keeps: bool = False  # whether a state is left behind
+    file: str | None = None  # of snapshots; None: it goes on from nothing
+    tokens: int = 0  # of the state that it goes on from
+
+    def packed(self) -> dict[str, Any]:
+        """Give it as part of `SamplingParams.extra_args`; the name is vLLM's."""
+        return {"kv_transfer_params": asdict(self)}
+
+    @classmethod
+    def unpacked(cls, parameters: Mapping[str, Any] | None) -> "Transfer | None":
+        """Read it from the `kv_transfer_params` of a request; None where it has none."""
+        return cls(**parameters) if parameters else None
+
+
 @dataclass
 class Record:
     """What came out of a request: an element a token in each list.
