@@ -148,8 +148,8 @@ FORKS = pa.schema(
         *ROLLOUT_KEY,
         _column("source", pa.string()),  # posterior or change_point
         _optional("epsilon", pa.float64()),  # of the posterior's
-        _column("first", pa.int32()),  # the fork is at a token behind this position …
-        _column("last", pa.int32()),  # … and at this one at the latest
+        _column("first", pa.int32()),  # the fork is the choice of a token at this position …
+        _column("last", pa.int32()),  # … or later, but before this one
         _optional("probability", pa.float64()),  # of the posterior's
         _column("distance", pa.float64()),  # total variation between the curve before and behind
     ]

@@ -27,7 +27,10 @@ WIDEST = 12
 
 @dataclass(frozen=True)
 class Fork:
-    """Tokens first < t ≤ last between which a curve forks: one token where the grid is dense."""
+    """Tokens first ≤ t < last with whose choice a curve forks: one where the grid is dense.
+
+    o_t is the distribution before token t is chosen.
+    """
 
     first: int  # the last position that is surely before the fork
     last: int  # the first position that is surely behind it
