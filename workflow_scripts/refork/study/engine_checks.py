@@ -5,11 +5,10 @@ Both are known from the config, or settled by the lock where the config leaves t
 
 from collections.abc import Iterator
 
-from refork.engines.describe import EXACT_STATES
+from refork.engines.describe import BLOCK_SIZES, EXACT_STATES
 from refork.study.config import Settings
 
-# Arguments of vLLM that other keys give, or that the engine itself has to give.
-_GIVEN_ARGUMENTS = {
+GIVEN_ARGUMENTS = {
     "async_scheduling": "",
     "block_size": "engine.vllm.block_size",
     "disable_log_stats": "",
@@ -17,8 +16,6 @@ _GIVEN_ARGUMENTS = {
     "enable_prefix_caching": "",
     "kv_cache_memory_bytes": "engine.vllm.cache_gib",
     "logits_processors": "",
-    "logprobs_mode": "",
-    "max_logprobs": "",
     "max_model_len": "engine.vllm.max_length",
     "max_num_seqs": "engine.batch_rows",
     "model": "model",
@@ -29,7 +26,8 @@ _GIVEN_ARGUMENTS = {
     "trust_remote_code": "model.trust_remote_code",
     "worker_extension_cls": "",
 }
-_CPU_BLOCK = 32  # tokens, of which a block on the CPU holds a multiple
+"""Arguments of vLLM that other keys give (which), or that the engine itself has to give."""
+_CPU_BLOCK = BLOCK_SIZES["cpu"]  # tokens, of which a block on the CPU holds a multiple
 
 
 def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[str, str]]:
@@ -70,8 +68,8 @@ def _vllm(settings: Settings) -> Iterator[tuple[str, str]]:
             f"is {vllm.filler_rows}; at most `engine.batch_rows`, {engine.batch_rows}",
         )
     for name in vllm.arguments:
-        if name in _GIVEN_ARGUMENTS:
-            key = _GIVEN_ARGUMENTS[name]
+        if name in GIVEN_ARGUMENTS:
+            key = GIVEN_ARGUMENTS[name]
             words = f"it is given by the key `{key}`" if key else "the engine itself gives it"
             yield f"engine.vllm.arguments.{name}", f"leave it out: {words}"
 
