@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,13 +53,19 @@ def unpacked(written: Sequence[Written]) -> dict[int, Record]:
 def _record(
     tokens: NDArray[np.int64], logprobs: NDArray[np.float32], recorded: NDArray[np.int64]
 ) -> Record:
-    counts = recorded.tolist()
     return Record(
         tokens[:, 0].tolist(),
         logprobs[:, 0].tolist(),
-        [row[:count] for row, count in zip(tokens[:, 1:].tolist(), counts, strict=True)],
-        [row[:count] for row, count in zip(logprobs[:, 1:].tolist(), counts, strict=True)],
+        _cut(tokens[:, 1:], recorded),
+        _cut(logprobs[:, 1:], recorded),
     )
+
+
+def _cut(rows: NDArray[Number], counts: NDArray[np.int64]) -> list[list[Any]]:
+    """Give the first so many numbers of each row, by runs of one count: most records have two."""
+    firsts = np.flatnonzero(np.diff(counts)) + 1
+    runs = zip(np.split(rows, firsts), np.split(counts, firsts), strict=True)
+    return [row for part, count in runs for row in part[:, : count[0]].tolist()]
 
 
 def _widened(numbers: NDArray[Number], width: int) -> NDArray[Number]:
