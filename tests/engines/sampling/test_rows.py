@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 from helpers.draws import chosen, draws, logits, plain_draws, plain_log_probabilities
 from refork.engines import seeds
 from refork.engines.sampling import (
+    Drawn,
     Draws,
     LogitsError,
     draw,
@@ -61,8 +62,8 @@ def test_compiled_draws_are_those_on_tensors(
     scores: torch.Tensor, recorded: int, temperature: float, top_p: float, top_k: int
 ) -> None:
     given_draws = draws(5, temperature, top_p, top_k)
-    compiled = rows.draw(scores, given_draws, recorded)
-    plain = tensors.draw(scores, given_draws, recorded)
+    compiled = Drawn.of(rows.draw(scores, given_draws, recorded))
+    plain = Drawn.of(tensors.draw(scores, given_draws, recorded))
     assert compiled.tokens == plain.tokens
     # At −1000 float32 rounds off more than 1e-4.
     near = partial(pytest.approx, abs=1e-4, rel=2.0**-22)

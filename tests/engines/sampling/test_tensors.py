@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from helpers.draws import draws, logits, plain_draws
 from refork.engines import seeds
 from refork.engines.sampling import tensors
-from refork.engines.sampling.draws import Draws, LogitsError
-from refork.engines.sampling.tensors import DRAWN_ROWS, rank
+from refork.engines.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling.tensors import CANDIDATES, DRAWN_ROWS, rank
 
 SEEDS = st.integers(0, 2**64 - 1)
 
 
 def sample(scores: torch.Tensor, given_draws: Draws) -> list[int]:
-    return tensors.draw(scores, given_draws, 0).tokens
+    return Drawn.of(tensors.draw(scores, given_draws, 0)).tokens
 
 
 @given(st.lists(SEEDS, min_size=1, max_size=5), st.integers(0, 2**20), st.integers(0, 2**18))
@@ -82,9 +82,9 @@ def test_rows_of_different_kinds_share_a_batch() -> None:
 def test_rows_beyond_a_tile_are_drawn_as_those_within() -> None:
     count = 2 * DRAWN_ROWS + 5
     scores, given_draws = logits(count, 300), draws(count, 0.7, 0.95)
-    whole = tensors.draw(scores, given_draws, 3)
+    whole = Drawn.of(tensors.draw(scores, given_draws, 3))
     assert whole.tokens == plain_draws(scores, given_draws)
-    last = tensors.draw(scores[-1:], given_draws.tile(count - 1, 1), 3)
+    last = Drawn.of(tensors.draw(scores[-1:], given_draws.tile(count - 1, 1), 3))
     assert (whole.tokens[-1], whole.logprobs[-1]) == (last.tokens[0], last.logprobs[0])
     assert whole.top_logprobs[-1] == last.top_logprobs[0]
 
@@ -103,6 +103,22 @@ def test_equals_are_ranked_by_their_number() -> None:
     assert ranked.tokens.tolist() == [[1, 3, 5, 2, 4]]
     assert ranked.logits.tolist() == [[3.0, 3.0, 3.0, 2.0, 2.0]]
     assert sample(scores, draws(1, temperature=0.0)) == [1]
+
+
+def test_the_lowest_of_more_equals_than_candidates_is_the_cold_draw() -> None:
+    scores = torch.zeros(3, 4 * CANDIDATES)
+    scores[:, :5] = -1.0
+    assert sample(scores, draws(3, temperature=0.0)) == [5, 5, 5]
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_every_row_without_numbers_is_refused_in_words(top_p: float) -> None:
+    for number in (math.nan, math.inf):
+        scores = logits(3, 4 * CANDIDATES)
+        scores[1:] = number
+        with pytest.raises(LogitsError) as error:
+            sample(scores, draws(3, 0.7, top_p))
+        assert error.value.row == 1
 
 
 def test_equals_at_the_edge_of_top_p_are_all_kept() -> None:

@@ -12,12 +12,15 @@ import torch
 from refork.engines import open_engine
 from refork.engines.interface import EngineSettings, VllmSettings
 from refork.engines.vllm.options import (
+    FREE,
     block_size,
     check_settings,
     llm_arguments,
+    merged,
     set_environment,
 )
 from refork.errors import EngineError
+from refork.study.engine_checks import GIVEN_ARGUMENTS
 
 CPU = EngineSettings(kind="vllm", device="cpu", dtype="bfloat16", threads=2, batch_rows=16)
 CUDA = replace(CPU, device="cuda")
@@ -97,6 +100,46 @@ def test_on_cuda_kernels_and_memory_are_those_of_vllm() -> None:
     assert arguments["kv_cache_memory_bytes"] is None
     assert arguments["max_num_seqs"] == 16
     assert arguments["enable_prefix_caching"]
+
+
+def test_batch_invariant_kernels_on_cuda_come_with_what_makes_them_so() -> None:
+    ours = llm_arguments(replace(CUDA, kernels="batch_invariant"), Path("model"))
+    assert ours["attention_backend"] == "TRITON_ATTN"
+    assert ours["ir_op_priority"]["fused_add_rms_norm"] == ["native"]
+    assert "-rms_norm" in ours["compilation_config"]["custom_ops"]
+    assert not {"attention_backend", "ir_op_priority", "compilation_config"} & {
+        *llm_arguments(CUDA, Path("model"))
+    }
+
+
+def test_the_arguments_that_a_config_may_not_give_are_those_that_the_engine_gives() -> None:
+    ours = llm_arguments(CPU, Path("model"))
+    assert {*GIVEN_ARGUMENTS} - {"tokenizer"} == {*ours} - {*FREE}
+
+
+def test_arguments_of_the_user_win_key_by_key() -> None:
+    ours = llm_arguments(replace(CUDA, kernels="batch_invariant"), Path("model"))
+    users = {
+        "attention_backend": "FLASH_ATTN",
+        "compilation_config": {"mode": 0},
+        "ir_op_priority": {"rms_norm": ["vllm_c"]},
+        "gpu_memory_utilization": 0.2,
+    }
+    whole = merged(ours, users)
+    assert whole["attention_backend"] == "FLASH_ATTN"
+    assert whole["compilation_config"] == {"mode": 0, "custom_ops": ["all", "-rms_norm"]}
+    assert whole["ir_op_priority"] == {"rms_norm": ["vllm_c"], "fused_add_rms_norm": ["native"]}
+    assert whole["gpu_memory_utilization"] == 0.2
+    assert {name: whole[name] for name in {*ours} - {*users}} == {
+        name: ours[name] for name in {*ours} - {*users}
+    }
+
+
+def test_what_the_user_says_in_a_table_is_not_said_twice() -> None:
+    ours = llm_arguments(replace(CUDA, kernels="batch_invariant"), Path("model"))
+    whole = merged(ours, {"attention_config": {"backend": "FLEX_ATTENTION"}})
+    assert "attention_backend" not in whole
+    assert "ir_op_priority" in whole
 
 
 @pytest.mark.parametrize(("kernels", "flag"), [("stock", "0"), ("batch_invariant", "1")])

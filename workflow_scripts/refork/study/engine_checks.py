@@ -5,11 +5,10 @@ Both are known from the config, or settled by the lock where the config leaves t
 
 from collections.abc import Iterator
 
-from refork.engines.describe import exact_state
+from refork.engines.describe import BLOCK_SIZES, exact_state
 from refork.study.config import Settings
 
-# Arguments of vLLM that other keys give, or that the engine itself has to give.
-_GIVEN_ARGUMENTS = {
+GIVEN_ARGUMENTS = {
     "async_scheduling": "",
     "block_size": "engine.vllm.block_size",
     "disable_log_stats": "",
@@ -18,8 +17,6 @@ _GIVEN_ARGUMENTS = {
     "kv_cache_memory_bytes": "engine.vllm.cache_gib",
     "kv_transfer_config": "engine.vllm.snapshots",
     "logits_processors": "",
-    "logprobs_mode": "",
-    "max_logprobs": "",
     "max_model_len": "engine.vllm.max_length",
     "max_num_seqs": "engine.batch_rows",
     "model": "model",
@@ -30,7 +27,8 @@ _GIVEN_ARGUMENTS = {
     "trust_remote_code": "model.trust_remote_code",
     "worker_extension_cls": "",
 }
-_CPU_BLOCK = 32  # tokens, of which a block on the CPU holds a multiple
+"""Arguments of vLLM that other keys give (which), or that the engine itself has to give."""
+_CPU_BLOCK = BLOCK_SIZES["cpu"]  # tokens, of which a block on the CPU holds a multiple
 
 
 def engine_faults(settings: Settings, kind: str, device: str) -> Iterator[tuple[str, str]]:
@@ -79,8 +77,8 @@ def _vllm(settings: Settings) -> Iterator[tuple[str, str]]:
         words = "snapshots are kept of one GPU, but `engine.vllm.tensor_parallel` is"
         yield "engine.vllm.snapshots", f"{words} {vllm.tensor_parallel}"
     for name in vllm.arguments:
-        if name in _GIVEN_ARGUMENTS:
-            key = _GIVEN_ARGUMENTS[name]
+        if name in GIVEN_ARGUMENTS:
+            key = GIVEN_ARGUMENTS[name]
             words = f"it is given by the key `{key}`" if key else "the engine itself gives it"
             yield f"engine.vllm.arguments.{name}", f"leave it out: {words}"
 

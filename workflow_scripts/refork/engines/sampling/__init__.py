@@ -8,9 +8,17 @@ the batch influences.
 import torch
 
 from refork.engines.sampling import tensors
-from refork.engines.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling.draws import Drawn, DrawnArrays, Draws, LogitsError
 
-__all__ = ["Drawn", "Draws", "LogitsError", "draw", "log_probabilities"]
+__all__ = [
+    "Drawn",
+    "DrawnArrays",
+    "Draws",
+    "LogitsError",
+    "draw",
+    "draw_arrays",
+    "log_probabilities",
+]
 
 
 def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
@@ -30,6 +38,11 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
     LogitsError
         A row's logits are NaN or infinite.
     """
+    return Drawn.of(draw_arrays(logits, draws, recorded))
+
+
+def draw_arrays(logits: torch.Tensor, draws: Draws, recorded: int) -> DrawnArrays:
+    """Draw as `draw` does, and leave what came out in arrays."""
     if logits.device.type == "cpu":
         from refork.engines.sampling import rows  # noqa: PLC0415 - numba is for the CPU alone
 

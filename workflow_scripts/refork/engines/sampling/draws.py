@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import pad
 
 from refork.errors import EngineError
@@ -48,6 +50,14 @@ class Draws:
 
 
 @dataclass(frozen=True)
+class DrawnArrays:
+    """`Drawn` as arrays [rows, 1 + recorded]: the drawn token, then the most probable ones."""
+
+    tokens: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
 class Drawn:
     """What was drawn: one token a row, and the most probable tokens beside it.
 
@@ -58,6 +68,17 @@ class Drawn:
     logprobs: list[float]
     top_tokens: list[list[int]]  # best first, the lowest id first among equals
     top_logprobs: list[list[float]]
+
+    @classmethod
+    def of(cls, arrays: DrawnArrays) -> "Drawn":
+        """Unpack arrays."""
+        tokens, logprobs = arrays.tokens, arrays.logprobs
+        return cls(
+            tokens[:, 0].tolist(),
+            logprobs[:, 0].tolist(),
+            tokens[:, 1:].tolist(),
+            logprobs[:, 1:].tolist(),
+        )
 
 
 class LogitsError(EngineError):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from refork.engines.sampling import kernels
-from refork.engines.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling.draws import DrawnArrays, Draws, LogitsError
 
 
 class Arrays(NamedTuple):
@@ -54,8 +54,8 @@ class Summary:
         return (chosen - self.log_sums[:, None]).astype(np.float32)
 
 
-def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
-    """Draw one token a row; see `sampling.draw`."""
+def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> DrawnArrays:
+    """Draw one token a row; see `sampling.draw_arrays`."""
     summary = Summary.of(logits)
     rows, vocabulary = summary.logits.shape
     drawn = np.empty(rows, dtype=np.int64)
@@ -68,10 +68,8 @@ def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
         draws.top_k.numpy(),
     )
     kernels.pick(summary.logits, summary.peaks, arrays, drawn, best)
-    logprobs = summary.log_probabilities(drawn[:, None])[:, 0]
-    return Drawn(
-        drawn.tolist(), logprobs.tolist(), best.tolist(), summary.log_probabilities(best).tolist()
-    )
+    tokens = np.concatenate([drawn[:, None], best], axis=1)
+    return DrawnArrays(tokens, summary.log_probabilities(tokens))
 
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -9,9 +9,10 @@ number, so that a row's numbers depend on nothing else.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from refork.engines.sampling.draws import Drawn, Draws, LogitsError
+from refork.engines.sampling.draws import DrawnArrays, Draws, LogitsError
 from refork.engines.seeds import GOLDEN, MULTIPLIERS, SHIFTS
 from refork.engines.tiles import tiles
 
@@ -41,26 +42,28 @@ def uniform(seeds: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) 
     return (_shift(word, 32).double() + 0.5) / 2.0**32
 
 
-def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> Drawn:
-    """Draw one token a row; see `sampling.draw`."""
+def draw(logits: torch.Tensor, draws: Draws, recorded: int) -> DrawnArrays:
+    """Draw one token a row; see `sampling.draw_arrays`."""
     log_sums = _log_sums(logits)
     parts = [
         _chosen(tile, draws.tile(number * DRAWN_ROWS, DRAWN_ROWS), recorded)
         for number, tile in enumerate(tiles(logits, DRAWN_ROWS))
     ]
     chosen = torch.cat(parts)[: len(logits)]
-    rows, logprobs = chosen.tolist(), (logits.gather(-1, chosen) - log_sums).tolist()
-    return Drawn(
-        [row[0] for row in rows],
-        [row[0] for row in logprobs],
-        [row[1:] for row in rows],
-        [row[1:] for row in logprobs],
-    )
+    # Bits of the log-sums and of the log-probabilities beside the tokens: one wait for the device.
+    numbers = torch.cat([log_sums, logits.gather(-1, chosen) - log_sums], dim=-1)
+    copied = torch.cat([chosen, numbers.view(torch.int32).long()], dim=-1).cpu().numpy()
+    tokens, bits = np.split(copied, [chosen.shape[1]], axis=1)
+    found = bits.astype(np.int32).view(np.float32)
+    LogitsError.raise_if_any(~np.isfinite(found[:, 0]))
+    return DrawnArrays(tokens, found[:, 1:])
 
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Give raw log-probabilities; see `sampling.log_probabilities`."""
-    return logits.gather(-1, tokens) - _log_sums(logits)
+    log_sums = _log_sums(logits)
+    LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
+    return logits.gather(-1, tokens) - log_sums
 
 
 def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
@@ -71,11 +74,9 @@ def _chosen(tile: torch.Tensor, draws: Draws, recorded: int) -> torch.Tensor:
 
 
 def _log_sums(logits: torch.Tensor) -> torch.Tensor:
-    """Give the log-sum-exp of each row [rows, 1]; raises `LogitsError` where there is none."""
+    """Give the log-sum-exp of each row [rows, 1], not finite where logits are no numbers."""
     parts = [tile.logsumexp(dim=-1, keepdim=True) for tile in tiles(logits, DRAWN_ROWS)]
-    log_sums = torch.cat([*parts, logits.new_empty((0, 1))])[: len(logits)]
-    LogitsError.raise_if_any(~log_sums[:, 0].isfinite())
-    return log_sums
+    return torch.cat([*parts, logits.new_empty((0, 1))])[: len(logits)]
 
 
 def gumbel(uniforms: torch.Tensor) -> torch.Tensor:
@@ -152,7 +153,8 @@ def _edge(
     mass = torch.where(draws.top_k > 0, probabilities.sum(dim=-1), 1.0)[:, None]
     before = probabilities.cumsum(dim=-1) - probabilities
     needed = allowed & (before < draws.top_p[:, None] * mass)
-    nucleus = scaled.gather(-1, needed.sum(dim=-1, keepdim=True) - 1)
+    # None is needed of a row of NaN, which is refused once it is on the host.
+    nucleus = scaled.gather(-1, (needed.sum(dim=-1, keepdim=True) - 1).clamp(min=0))
     edge = torch.where(draws.top_p[:, None] < 1, nucleus, best)
 
     # Where the least of the ranked is left out, every token outside of them is left out too; and

@@ -20,6 +20,7 @@ from refork.engines.vllm.options import (
     check_settings,
     check_version,
     llm_arguments,
+    merged,
     set_environment,
 )
 from refork.engines.vllm.orders import Record
@@ -122,7 +123,7 @@ def load(settings: EngineSettings, folder: Path) -> Loaded:
 
 def _open(vllm: Any, settings: EngineSettings, folder: Path) -> Any:
     """Start vLLM."""
-    arguments = llm_arguments(settings, folder) | dict(settings.vllm.arguments)
+    arguments = merged(llm_arguments(settings, folder), settings.vllm.arguments)
     _give_llvmlite_a_dict()
     try:
         return vllm.LLM(**arguments)

@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from inspect import signature
@@ -19,14 +19,27 @@ from refork.errors import EngineError, allowed_names
 DTYPES = ("bfloat16", "float32")
 TAILS = ("prefill", "decode")
 CPU_CACHE_GIB = 2.0
-SAMPLING = ("skip_reading_prefix_cache", "stop_token_ids", "extra_args", "output_kind")
+SAMPLING = (
+    *("skip_reading_prefix_cache", "stop_token_ids", "extra_args", "output_kind"),
+    *("ignore_eos", "detokenize", "max_tokens"),
+)
 """What `SamplingParams` must take."""
 ARGUMENTS = (
     *("async_scheduling", "block_size", "enable_chunked_prefill", "enable_prefix_caching"),
     *("kv_cache_memory_bytes", "logits_processors", "worker_extension_cls"),
 )
 """What `LLM` must take, beside the arguments that every version has."""
-_FREE = ("enforce_eager", "enable_chunked_prefill")
+INVARIANT: dict[str, Any] = {
+    "attention_backend": "TRITON_ATTN",
+    "ir_op_priority": {"rms_norm": ["native"], "fused_add_rms_norm": ["native"]},
+    "compilation_config": {"custom_ops": ["all", "-rms_norm"]},
+}
+"""Arguments without which vLLM's batch-invariant kernels are not: its own kernel of residual and
+norm adds up a row by other threads from 256 tokens a call on, and in FlashAttention 3 a sequence
+depends on those beside it."""
+_TABLES = {"attention_backend": "attention_config", "ir_op_priority": "kernel_config"}
+"""Where else vLLM can be told the same."""
+FREE = ("enforce_eager", "enable_chunked_prefill", *INVARIANT)
 """Arguments that have a value here and may be given another."""
 _WORKER = "refork.engines.vllm.worker"
 CONNECTOR = "refork.engines.vllm.connector"
@@ -121,7 +134,10 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
     from vllm.platforms import current_platform  # noqa: PLC0415
 
     known = {field.name for field in fields(EngineArgs)}
-    lacking = sorted({*ARGUMENTS} - known)
+    needed = {*ARGUMENTS}
+    if settings.kernels == "batch_invariant":
+        needed |= {*INVARIANT} - {*settings.vllm.arguments}
+    lacking = sorted(needed - known)
     lacking += sorted({*SAMPLING} - set(signature(vllm.SamplingParams).parameters))
     if lacking:
         raise EngineError(
@@ -143,7 +159,7 @@ def check_version(vllm: Any, settings: EngineSettings) -> None:
                 f"engine.vllm.arguments: vllm {vllm.__version__} has no argument {name!r}"
                 + (f"; did you mean {nearest[0]!r}?" if nearest else "")
             )
-        if name in ours and name not in _FREE:
+        if name in ours and name not in FREE:
             raise EngineError(f"engine.vllm.arguments: {name} is set by this engine")
         if name == "attention_backend":
             _check_backend(value)
@@ -174,7 +190,7 @@ def _check_backend(name: Any) -> None:
 
 
 def llm_arguments(settings: EngineSettings, folder: Path) -> dict[str, Any]:
-    """Give the arguments of `vllm.LLM`, but for those of the user."""
+    """Give the arguments of `vllm.LLM` that are not the user's; see `merged`."""
     vllm, cpu = settings.vllm, settings.device == "cpu"
     cache = vllm.cache_gib or (CPU_CACHE_GIB if cpu else None)
     arguments: dict[str, Any] = {
@@ -203,4 +219,18 @@ def llm_arguments(settings: EngineSettings, folder: Path) -> dict[str, Any]:
     if cpu:
         # Compiling takes longer than it saves; a chunked prompt of a seeded request fails.
         arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}
+    elif settings.kernels == "batch_invariant":
+        arguments |= INVARIANT
     return arguments
+
+
+def merged(ours: Mapping[str, Any], users: Mapping[str, Any]) -> dict[str, Any]:
+    """Give all arguments of `vllm.LLM`: the user's win, within tables key by key."""
+    together = {**ours, **users}
+    for name in {*ours} & {*users}:
+        if isinstance(ours[name], Mapping) and isinstance(users[name], Mapping):
+            together[name] = {**ours[name], **users[name]}
+    for name, table in _TABLES.items():
+        if table in users and name not in users:
+            together.pop(name, None)  # vLLM refuses to be told in both ways
+    return together

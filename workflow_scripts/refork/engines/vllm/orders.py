@@ -1,7 +1,7 @@
 """What the worker is told about a request of vLLM, and what it writes down."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 ARGUMENT = "refork"
@@ -54,23 +54,14 @@ class Transfer:
         return cls(**parameters) if parameters else None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Record:
     """What came out of a request: an element a token in each list.
 
     Log-probabilities are raw. Forced tokens have no most probable tokens beside them.
     """
 
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    top_tokens: list[list[int]] = field(default_factory=list)
-    top_logprobs: list[list[float]] = field(default_factory=list)
-
-    def write(self, place: int, token: int, logprob: float) -> None:
-        """Write down what came out at a place; what was written there and behind it is gone."""
-        for column in (self.tokens, self.logprobs, self.top_tokens, self.top_logprobs):
-            del column[place:]
-        self.tokens.append(token)
-        self.logprobs.append(logprob)
-        self.top_tokens.append([])
-        self.top_logprobs.append([])
+    tokens: list[int]
+    logprobs: list[float]
+    top_tokens: list[list[int]]
+    top_logprobs: list[list[float]]

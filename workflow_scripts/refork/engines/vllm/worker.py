@@ -5,20 +5,29 @@ greedy: the token that a request shall give has the logit ∞.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
-from refork.engines.sampling import Draws, LogitsError, draw, log_probabilities
+from refork.engines.sampling import (
+    DrawnArrays,
+    Draws,
+    LogitsError,
+    draw_arrays,
+    log_probabilities,
+)
 from refork.engines.vllm.orders import Order, Record
+from refork.engines.vllm.records import Written, unpacked
 
-RECORDS: dict[int, Record] = {}
-"""Of the batch group that is running, by the key of the request."""
+WRITTEN: list[Written] = []
+"""What came out of the batch group that is running, in order."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,57 @@ class Row:
 
     order: Order
     output: list[int]  # vLLM's own, which grows
-    record: Record
+
+
+class Batch:
+    """The rows that have an order, as arrays that stay as they are until rows come, go or move."""
+
+    def __init__(self, rows: Mapping[int, Row], device: torch.device) -> None:
+        """Lay out rows, by their places in the batch."""
+        self.places = np.array(sorted(rows), dtype=np.int64)
+        self._rows = [rows[place] for place in self.places.tolist()]
+        orders = [row.order for row in self._rows]
+        self.keys = np.array([order.key for order in orders], dtype=np.int64)
+        self.recorded = np.array([order.recorded for order in orders], dtype=np.int64)
+        self._first = np.array([order.position for order in orders], dtype=np.int64)
+        self._forced = np.array([len(order.forced) for order in orders], dtype=np.int64)
+        self._device = device
+        self._seeds = self.on_device(np.array([order.seed for order in orders], dtype=np.int64))
+        self._temperature = self._column([order.temperature for order in orders], torch.float32)
+        self._top_p = self._column([order.top_p for order in orders], torch.float32)
+        self._top_k = self._column([order.top_k for order in orders], torch.int64)
+        self.places_on_device = self.on_device(self.places)
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Count the tokens that came out of each row so far."""
+        return np.array([len(row.output) for row in self._rows], dtype=np.int64)
+
+    def is_forced(self, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say of each row whether its next token is forced."""
+        return lengths < self._forced
+
+    def forced(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Look up the next forced token of some rows."""
+        tokens = [self._rows[row].order.forced[lengths[row]] for row in rows.tolist()]
+        return np.array(tokens, dtype=np.int64)
+
+    def draws(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> Draws:
+        """Say how the next token of some rows is drawn."""
+        draws = Draws(
+            seeds=self._seeds,
+            positions=self.on_device(self._first + lengths),
+            temperature=self._temperature,
+            top_p=self._top_p,
+            top_k=self._top_k,
+        )
+        return draws if len(rows) == len(self.places) else draws.rows(self.on_device(rows))
+
+    def on_device(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+        """Copy an array to the device."""
+        return torch.from_numpy(numbers).to(self._device)
+
+    def _column(self, values: list[Any], dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype).to(self._device)
 
 
 class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are Any here
@@ -36,6 +95,7 @@ class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         """Start without rows; the arguments are vLLM's."""
         self._rows: dict[int, Row] = {}
+        self._batch: Batch | None = None  # None: not laid out since rows came, went or moved
 
     def is_argmax_invariant(self) -> bool:
         """Say that it decides what greedy requests give."""
@@ -43,7 +103,8 @@ class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are
 
     def update_state(self, batch_update: Any) -> None:
         """Follow the rows of the batch as they come, go and move."""
-        process_dict_updates(self._rows, batch_update, _row)
+        if process_dict_updates(self._rows, batch_update, _row):
+            self._batch = None
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """Raise the logit of each row's token to ∞ in float32 logits [rows, vocabulary].
@@ -53,41 +114,46 @@ class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are
         LogitsError
             The logits of a request are no numbers; its `row` is the key of the request.
         """
-        forced: list[int] = []
-        drawn: list[int] = []
-        for place in sorted(self._rows):
-            row = self._rows[place]
-            (forced if len(row.output) < len(row.order.forced) else drawn).append(place)
-        for places, settle in ((forced, self._force), (drawn, self._draw)):
-            if not places:
+        if not self._rows:
+            return logits
+        if self._batch is None:
+            self._batch = Batch(self._rows, logits.device)
+        batch, lengths = self._batch, self._batch.lengths()
+        forced, tokens = batch.is_forced(lengths), np.empty(len(lengths), dtype=np.int64)
+        for settle, chosen in ((_force, forced), (_draw, ~forced)):
+            rows = np.flatnonzero(chosen)
+            if not len(rows):
                 continue
-            some = logits if places == list(range(len(logits))) else logits[places]
+            places = batch.places[rows]
+            whole = len(rows) == len(logits)
             try:
-                tokens = settle([self._rows[place] for place in places], some)
+                given = settle(
+                    batch, rows, lengths, logits if whole else logits[batch.on_device(places)]
+                )
             except LogitsError as error:
-                raise LogitsError(self._rows[places[error.row]].order.key) from error
-            logits[places, tokens] = math.inf
+                raise LogitsError(int(batch.keys[rows[error.row]])) from error
+            tokens[rows] = given.tokens[:, 0]
+            counts = np.where(forced[rows], 0, batch.recorded[rows])
+            WRITTEN.append(Written(batch.keys[rows], lengths[rows], counts, given))
+        logits[batch.places_on_device, batch.on_device(tokens)] = math.inf
         return logits
 
-    def _force(self, rows: Sequence[Row], logits: torch.Tensor) -> list[int]:
-        """Look up the next forced token of each row."""
-        tokens = [row.order.forced[len(row.output)] for row in rows]
-        asked = torch.tensor(tokens, device=logits.device)
-        found = log_probabilities(logits, asked[:, None])[:, 0].tolist()
-        for row, token, logprob in zip(rows, tokens, found, strict=True):
-            row.record.write(len(row.output), token, logprob)
-        return tokens
 
-    def _draw(self, rows: Sequence[Row], logits: torch.Tensor) -> list[int]:
-        """Draw the next token of each row."""
-        recorded = max(row.order.recorded for row in rows)
-        drawn = draw(logits, _draws(rows, logits.device), recorded)
-        for place, row in enumerate(rows):
-            row.record.write(len(row.output), drawn.tokens[place], drawn.logprobs[place])
-            count = row.order.recorded
-            row.record.top_tokens[-1] = drawn.top_tokens[place][:count]
-            row.record.top_logprobs[-1] = drawn.top_logprobs[place][:count]
-        return drawn.tokens
+def _force(
+    batch: Batch, rows: NDArray[np.int64], lengths: NDArray[np.int64], logits: torch.Tensor
+) -> DrawnArrays:
+    """Look up the next forced token of some rows, whose logits are given."""
+    tokens = batch.forced(rows, lengths)[:, None]
+    found = log_probabilities(logits, batch.on_device(tokens))
+    return DrawnArrays(tokens, found.cpu().numpy())
+
+
+def _draw(
+    batch: Batch, rows: NDArray[np.int64], lengths: NDArray[np.int64], logits: torch.Tensor
+) -> DrawnArrays:
+    """Draw the next token of some rows, whose logits are given."""
+    recorded = int(batch.recorded[rows].max())
+    return draw_arrays(logits, batch.draws(rows, lengths), recorded)
 
 
 class RecordKeeper:
@@ -97,8 +163,8 @@ class RecordKeeper:
 
     def refork_take_records(self) -> dict[int, Record]:
         """Give what was written down since the last time."""
-        taken = dict(RECORDS)
-        RECORDS.clear()
+        taken = unpacked(WRITTEN)
+        WRITTEN.clear()
         return taken
 
     def refork_attention_backends(self) -> list[str]:
@@ -115,21 +181,4 @@ def _attends(layer: Any) -> bool:
 def _row(params: SamplingParams, prompt: list[int] | None, output: list[int]) -> Row | None:
     """Make the row of a request that enters the batch."""
     order = Order.unpacked(params.extra_args)
-    if order is None:
-        return None
-    return Row(order, output, RECORDS.setdefault(order.key, Record()))
-
-
-def _draws(rows: Sequence[Row], device: torch.device) -> Draws:
-    """Say how the rows are drawn."""
-
-    def column(values: list[Any], dtype: torch.dtype) -> torch.Tensor:
-        return torch.tensor(values, dtype=dtype).to(device)
-
-    return Draws(
-        seeds=column([row.order.seed for row in rows], torch.int64),
-        positions=column([row.order.position + len(row.output) for row in rows], torch.int64),
-        temperature=column([row.order.temperature for row in rows], torch.float32),
-        top_p=column([row.order.top_p for row in rows], torch.float32),
-        top_k=column([row.order.top_k for row in rows], torch.int64),
-    )
+    return None if order is None else Row(order, output)
