@@ -49,8 +49,10 @@ test: $(READY) ## run all tests but those of vLLM, about 20 minutes
 test-fast: $(READY) ## run the tests that need no model and no workflow
 	$(BIN)/pytest -q -m "not model and not workflow and not slow and not timed" $(TWO_WORKERS)
 
-test-vllm: $(VLLM_READY) ## run the tests of the vLLM engine on the CPU, about 5 minutes
-	$(VLLM)/bin/pytest -m vllm tests/engines tests/benchmarks/test_vllm_speed.py
+# Engines keep their memory to the end of a process, so there are two.
+test-vllm: $(VLLM_READY) ## run the tests of the vLLM engine on the CPU, about 6 minutes
+	$(VLLM)/bin/pytest -m vllm tests/engines/test_conformance.py
+	$(VLLM)/bin/pytest -m vllm tests/engines tests/benchmarks/test_vllm_speed.py --ignore=tests/engines/test_conformance.py
 
 lint: $(READY) ## check style, types, import floors and the workflow
 	$(BIN)/ruff check
