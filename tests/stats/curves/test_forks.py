@@ -160,3 +160,9 @@ def test_where_no_question_is_left_there_is_no_hazard() -> None:
 
 def test_of_no_questions_nothing_is_known() -> None:
     assert survival([]).surviving.shape == (0,)
+
+
+def test_survival_is_never_below_nothing() -> None:
+    shares = np.full(10, 0.1)
+    shares[-1] += 1e-9
+    assert (survival([shares, shares * (1 + 1e-9)]).surviving >= 0).all()

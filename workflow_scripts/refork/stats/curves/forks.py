@@ -139,6 +139,7 @@ def survival(first_forks: Sequence[Floats]) -> Survival:
         at_risk[: len(one)] += 1 - np.concatenate([[0.0], np.cumsum(one)[:-1]])
     hazard = np.full(length, np.nan)
     np.divide(forks, at_risk, out=hazard, where=at_risk > 1e-9)
+    hazard = np.minimum(hazard, 1)  # sums of shares are 1 but for their last bits
     return Survival(at_risk, hazard, np.cumprod(1 - np.nan_to_num(hazard)))
 
 
