@@ -153,6 +153,7 @@ def test_readable_names_tell_the_two_kinds_of_outcomes_apart(
     ("overrides", "words"),
     [
         ({"curves": {"max_branches": 6}}, "curves.max_branches: is 6, but only the 5"),
+        ({"curves": {"rollouts": 9}}, "curves.rollouts: is 9; at most `rollouts.count`"),
         ({"curves": {"grid": "sentences", "stride": 2}}, "curves.stride: a grid of sentences"),
         ({"passes": [{"name": "curve", "state": "exact"}], "noise": {"comparisons": []}}, "rename"),
         ({"smoothing": {"estimator": "forkhm"}}, "smoothing.estimator: no estimator 'forkhm'"),

@@ -105,6 +105,11 @@ def _curves(settings: Settings) -> Iterator[tuple[str, str]]:
             f"is {curves.max_branches}, but only the {recorded} most probable tokens are recorded: "
             "raise rollouts.top_logprobs, or lower it",
         )
+    if curves.rollouts > settings.rollouts.count:
+        yield (
+            "curves.rollouts",
+            f"is {curves.rollouts}; at most `rollouts.count`, {settings.rollouts.count}",
+        )
     if curves.grid == "sentences" and curves.stride != 1:
         yield "curves.stride", "a grid of sentences has no stride: leave it 1"
     if "curve" in [item.name for item in settings.passes]:
