@@ -1,6 +1,5 @@
 """Draws of one question along its grid: what every estimator of an outcome curve is given."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,11 +123,8 @@ class CurveSample:
             raise ReforkError(f"folds: {number}; a cross-validation needs two at least")
         group = self.branch if by_branch else np.zeros_like(self.branch)
         order = np.lexsort((group, self.place))  # stable: draws of a branch stay in their order
-        place, group = self.place[order], group[order]
-        starts = np.flatnonzero(np.r_[True, np.diff(place) != 0, True])
         fold = np.empty(len(order), np.int64)
-        for first, end in itertools.pairwise(starts):
-            fold[order[first:end]] = _deal(group[first:end], number)
+        fold[order] = _dealt(self.place[order], group[order], number)
         return fold
 
     def collapsed(self, other: int | None = None, *, rare: float = RARE) -> "Collapsed":
@@ -235,20 +231,26 @@ def sample_from_counts(
     )
 
 
-def _deal(group: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Deal draws, sorted by group, into folds: contiguous in each group, even over all.
+def _dealt(place: NDArray[np.int64], group: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Deal draws, sorted by place and group, into folds: contiguous in each group of a place.
 
-    The surplus of a group goes to the folds behind those that took the surplus of the group before.
+    Each of the folds gets the same number of a group's draws, and the surplus of a group goes to
+    the folds behind those that took the surplus of the group before at that place.
     """
-    fold = np.empty(len(group), np.int64)
-    edges = np.flatnonzero(np.r_[True, np.diff(group) != 0, True])
-    next_surplus = 0
-    for first, end in itertools.pairwise(edges):
-        each, surplus = divmod(int(end - first), number)
-        sizes = np.full(number, each)
-        sizes[(next_surplus + np.arange(surplus)) % number] += 1
-        next_surplus = (next_surplus + surplus) % number
-        fold[first:end] = np.repeat(np.arange(number), sizes)
+    new_place = np.r_[True, np.diff(place) != 0]
+    new_run = new_place | np.r_[True, np.diff(group) != 0]  # draws of a group at a place are a run
+    first = np.flatnonzero(new_run)
+    each, surplus = np.divmod(np.diff(np.r_[first, len(place)]), number)
+    before = np.cumsum(surplus) - surplus  # surplus that was dealt before, over all places
+    begins = new_place[first]
+    start = (before - before[begins][np.cumsum(begins) - 1]) % number
+    extra = (np.arange(number) - start[:, None]) % number < surplus[:, None]
+    ends = np.cumsum(each[:, None] + extra, axis=1)  # rank at which each fold of a run ends
+    run = np.cumsum(new_run) - 1
+    rank = np.arange(len(place)) - first[run]
+    fold = np.zeros(len(place), np.int64)
+    for end in ends.T:
+        fold += rank >= end[run]
     return fold
 
 
