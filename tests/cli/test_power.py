@@ -195,6 +195,11 @@ def test_folders_without_stores_and_broken_stores(
     (tmp_path / "row.json.gz").write_bytes(gzip.compress(b'{"s": 0}'))
     assert main(["power", str(tmp_path)]) == 1
     assert "row.json.gz: s: Input should be greater" in capsys.readouterr().err
+    (tmp_path / "other.json.gz").write_bytes(b"no gzip")
+    assert main(["power", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "other.json.gz: not a whole gzip file" in told
+    assert "row.json.gz: " in told
 
 
 def test_a_question_that_is_there_twice_is_refused(

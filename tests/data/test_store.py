@@ -132,6 +132,8 @@ def test_stores_are_found_once_in_files_and_folders(tmp_path: Path) -> None:
     one = write(tmp_path / "b" / "row001.json.gz", store_record(1))
     two = write(tmp_path / "b" / "deep" / "row000.json.gz", store_record(0))
     (tmp_path / "b" / "README.md").write_text("about")
+    write(tmp_path / "b" / "._row001.json.gz", store_record(1))
+    write(tmp_path / ".trash" / "row002.json.gz", store_record(2))
     assert find_stores([one, tmp_path]) == [one, two]
 
 

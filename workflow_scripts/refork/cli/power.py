@@ -10,8 +10,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from refork.cli.estimators import named_estimators
-from refork.data.store import find_stores, read_store
-from refork.errors import ReforkError
+from refork.data.store import Store, find_stores, read_store
+from refork.errors import ReforkError, raise_if_any
 from refork.report.power import Measured, power_record
 from refork.stats.curves.estimator import Estimator
 from refork.stats.curves.fork_scores import ForkScores
@@ -95,19 +95,26 @@ def run(arguments: argparse.Namespace) -> int:
 def _read_all(
     paths: Sequence[Path], crossed: Sequence[Setting], replicates: int
 ) -> list[_Recorded]:
-    """Read all stores; refuse a question that is there twice."""
-    recorded: dict[tuple[str, int], _Recorded] = {}
+    """Read all stores; name all that are damaged, and refuse a question that is there twice."""
+    stores: dict[Path, Store] = {}
+    faults = []
     for path in paths:
-        one = _read(path, crossed, replicates)
+        try:
+            stores[path] = read_store(path)
+        except ReforkError as error:
+            faults.append(str(error))
+    raise_if_any(faults)
+    recorded: dict[tuple[str, int], _Recorded] = {}
+    for path, store in stores.items():
+        one = _recorded(path, store, crossed, replicates)
         first = recorded.setdefault((one.track, one.row), one)
         if first is not one:
             raise ReforkError(f"{path}: question {one.row} of {one.track} again, as {first.path}")
     return list(recorded.values())
 
 
-def _read(path: Path, crossed: Sequence[Setting], replicates: int) -> _Recorded:
-    """Read a store and take its mixture draws; refuse settings that it cannot serve."""
-    store = read_store(path)
+def _recorded(path: Path, store: Store, crossed: Sequence[Setting], replicates: int) -> _Recorded:
+    """Take the mixture draws of a store; refuse settings that it cannot serve."""
     recording = store.recording
     for setting in crossed:
         if 2 * setting.samples > store.s:

@@ -137,6 +137,8 @@ def write_store(store: Store, path: Path) -> None:
 def find_stores(paths: Iterable[Path]) -> list[Path]:
     """Find the stores among files and below folders, each once, sorted within a folder.
 
+    Of a folder hidden files are left out, and those below hidden folders.
+
     Raises
     ------
     ReforkError
@@ -146,12 +148,18 @@ def find_stores(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise ReforkError(f"{path}: no such file or folder")
-        files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+        files = [path] if not path.is_dir() else sorted(_shown_below(path))
         if not files:
             raise ReforkError(f"{path}: holds no store (*{SUFFIX})")
         for file in files:
             found.setdefault(file.resolve(), file)
     return list(found.values())
+
+
+def _shown_below(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob(f"*{SUFFIX}"):
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            yield file
 
 
 def _place(location: tuple[int | str, ...]) -> str:
