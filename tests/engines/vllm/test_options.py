@@ -113,7 +113,7 @@ def test_batch_invariant_kernels_on_cuda_come_with_what_makes_them_so() -> None:
 
 
 def test_the_arguments_that_a_config_may_not_give_are_those_that_the_engine_gives() -> None:
-    ours = llm_arguments(CPU, Path("model"))
+    ours = llm_arguments(replace(CPU, vllm=VllmSettings(snapshots=True)), Path("model"))
     assert {*GIVEN_ARGUMENTS} - {"tokenizer"} == {*ours} - {*FREE}
 
 
