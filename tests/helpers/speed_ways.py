@@ -269,10 +269,10 @@ def _timed(engine: Any, device: str) -> Iterator[dict[str, float]]:
         parts["draws"] += time.perf_counter() - begin
         return given
 
-    def timed_run(self: Any, jobs: Any) -> Iterator[Any]:
+    def timed_run(self: Any, requests: Any) -> Iterator[Any]:
         runs.append(1)
         begin, first = time.perf_counter(), len(runs) == 1
-        yield from run(self, jobs)
+        yield from run(self, requests)
         if first:
             parts["replays"] = time.perf_counter() - begin
 

@@ -4,21 +4,21 @@ import re
 
 import pytest
 
-from helpers.vllm_plans import BLOCK, plan, request
-from refork.engines.vllm.cache import Room, Size
-from refork.engines.vllm.jobs import Job, Plan
+from helpers.vllm_groups import BLOCK, asked, request
+from refork.engines.vllm.cache import CacheSize, Room
+from refork.engines.vllm.group_requests import GroupRequests, VllmRequest
 from refork.errors import EngineError
 
 
-def room(laid: Plan, blocks: int = 1000, rows: int = 2, filler_rows: int = 0) -> Room:
+def room(laid: GroupRequests, blocks: int = 1000, rows: int = 2, filler_rows: int = 0) -> Room:
     """Measure a group."""
-    return Room(Size(blocks, BLOCK, rows, filler_rows), laid)
+    return Room(CacheSize(blocks, BLOCK, rows, filler_rows), laid)
 
 
-def entries(measured: Room, fillers: int = 0) -> list[Job]:
+def entries(measured: Room, fillers: int = 0) -> list[VllmRequest]:
     """Return what is run, where so many fillers enter before each request."""
     entered = iter(range(0, 10**6, fillers or 1))
-    return list(measured.jobs(lambda: next(entered) if fillers else 0))
+    return list(measured.requests(lambda: next(entered) if fillers else 0))
 
 
 # A replay of three blocks; requests that find two blocks and write three more.
@@ -38,7 +38,7 @@ NINE = request(9)
 def test_a_group_that_may_not_fit_is_refused_with_the_numbers(
     requests: int, rows: int, filler_rows: int, needed: int
 ) -> None:
-    laid = plan(*[NINE] * requests)
+    laid = asked(*[NINE] * requests)
     room(laid, needed, rows, filler_rows)
     words = f"has {needed - 1} blocks of 4 tokens, but this batch group may need {needed}: 3 for 1"
     with pytest.raises(EngineError, match=re.escape(words)):
@@ -46,14 +46,14 @@ def test_a_group_that_may_not_fit_is_refused_with_the_numbers(
 
 
 def test_an_empty_group_needs_nothing() -> None:
-    assert entries(room(plan(), blocks=0)) == []
+    assert entries(room(asked(), blocks=0)) == []
 
 
 def test_replays_are_found_again_before_they_could_be_let_go() -> None:
     late = request(9, rollout=1)
-    laid = plan(NINE, NINE, NINE, late, late)
+    laid = asked(NINE, NINE, NINE, late, late)
     given = entries(room(laid))
-    names = [(job.name, job.order is None) for job in given]
+    names = [(one.name, one.instructions is None) for one in given]
     # Six blocks enter at a time; by the third request both rollouts are still needed.
     once = [("question bees, rollout 0", False), ("question bees, rollout 1", False)]
     assert names == [
@@ -65,18 +65,18 @@ def test_replays_are_found_again_before_they_could_be_let_go() -> None:
         ("bees/1", True),
         once[1],
     ]
-    assert [job for job in given if job.order is not None] == laid.jobs
+    assert [one for one in given if one.instructions is not None] == laid.requests
 
 
 def test_a_group_that_fits_at_once_is_not_interrupted() -> None:
-    laid = plan(NINE, NINE)
-    assert entries(room(laid)) == laid.jobs
+    laid = asked(NINE, NINE)
+    assert entries(room(laid)) == laid.requests
 
 
 def test_fillers_count_among_what_enters() -> None:
-    laid = plan(*[NINE] * 3)
+    laid = asked(*[NINE] * 3)
     without, beside = (
-        [job.order is None for job in entries(room(laid, rows=9, filler_rows=4), fillers)]
+        [one.instructions is None for one in entries(room(laid, rows=9, filler_rows=4), fillers)]
         for fillers in (0, 2)
     )
     assert not any(without)
@@ -84,8 +84,8 @@ def test_fillers_count_among_what_enters() -> None:
 
 
 def test_a_filler_is_as_long_as_the_longest_request() -> None:
-    laid = plan(NINE)
+    laid = asked(NINE)
     filler = room(laid).filler
     assert filler.blocks(BLOCK) == 3
-    assert not filler.reads
-    assert filler.salt not in {job.salt for job in [*laid.jobs, *laid.replays]}
+    assert not filler.reads_cache
+    assert filler.salt not in {one.salt for one in [*laid.requests, *laid.replays]}

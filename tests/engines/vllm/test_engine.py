@@ -19,7 +19,7 @@ from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.describe import BLOCK_SIZES
 from refork.engines.interface import EngineSettings, VllmSettings
 from refork.engines.vllm.engine import VllmEngine
-from refork.engines.vllm.jobs import Job, Plan
+from refork.engines.vllm.group_requests import GroupRequests, VllmRequest
 from refork.engines.vllm.loop import Loop
 from refork.errors import EngineError
 
@@ -100,13 +100,13 @@ def test_salts_isolate_and_nothing_is_remembered_across_groups(wide: Subject) ->
     assert isinstance(engine, VllmEngine)
     tokens = list(range(40, 40 + 2 * BLOCK + 1))
 
-    def cached(*jobs: tuple[str, bool]) -> list[int]:
-        """Run one job after the other; return what each found cached."""
-        loop = Loop(engine._loaded.engine, 1, 0, job("", True))
-        return [done.cached for done in loop.run(job(*one) for one in jobs)]
+    def cached(*asked: tuple[str, bool]) -> list[int]:
+        """Run one request after the other; return what each found cached."""
+        loop = Loop(engine._loaded.engine, 1, 0, request("", True))
+        return [done.cached_tokens for done in loop.run(request(*one) for one in asked)]
 
-    def job(salt: str, reads: bool) -> Job:
-        return Job("a test", tokens, None, 1, frozenset(), salt, reads=reads)
+    def request(salt: str, reads: bool) -> VllmRequest:
+        return VllmRequest("a test", tokens, None, 1, frozenset(), salt, reads_cache=reads)
 
     whole = 2 * BLOCK
     assert cached(("one", True), ("one", True), ("other", True)) == [0, whole, 0]
@@ -202,7 +202,7 @@ def test_a_prefix_that_was_let_go_is_noticed(
     small: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = long_group(small)
-    monkeypatch.setattr(Plan, "refresh", lambda *_: None)
+    monkeypatch.setattr(GroupRequests, "refresh", lambda *_: None)
     with pytest.raises(EngineError, match="question q1, rollout 0: 0 tokens of its prefix were"):
         small.engine.run_group(group, None, None)
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from helpers.engines import VLLM, Subject, make_subject
 from helpers.requests import drawn, fresh, remainders, resumed, table
-from helpers.vllm_plans import request
+from helpers.vllm_groups import request
 from refork.data.schemas import REQUESTS, RESULTS
 from refork.data.tables import read_table, write_table
 from refork.engines.interface import VllmSettings

@@ -17,15 +17,15 @@ from refork.engines.vllm.operations.attention import (
     torch_attention,
 )
 from refork.engines.vllm.operations.comparing import Absent, Finding
-from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.probe import Extent, probe_operations
 from refork.engines.vllm.operations.sequences import Attend, Sequences, filled_pages
+from refork.engines.vllm.operations.target import Target
 from refork.engines.vllm.operations.vllm_parts import AbsentError, vllm_part
 
 TINY = ModelShape("tiny", 64, 4, 2, 32, 96, 300, 1e4)
 EXTENT = Extent(rows=12, sequences=5)
-SEQUENCES = Sequences(TINY, Place("cpu", torch.float32), 5, page=32)
+SEQUENCES = Sequences(TINY, Target("cpu", torch.float32), 5, page=32)
 EVERY = range(SEQUENCES.count)
 VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not in this environment")
 OF_VLLM = (pytest.mark.vllm, VLLM)
@@ -128,10 +128,10 @@ def test_pages_hold_every_token_in_its_slot() -> None:
 @pytest.mark.vllm
 @VLLM
 def test_kernels_of_vllm_agree_with_torch() -> None:
-    values = Place("cpu", torch.float32).draw(6, TINY.hidden, seed=1)
-    weight = Place("cpu", torch.float32).draw(TINY.hidden, seed=2)
-    angles = rowwise._angles(TINY, Place("cpu", torch.float32), 6)
-    wide = Place("cpu", torch.float32).draw(6, TINY.heads * TINY.head_size, seed=3)
+    values = Target("cpu", torch.float32).draw(6, TINY.hidden, seed=1)
+    weight = Target("cpu", torch.float32).draw(TINY.hidden, seed=2)
+    angles = rowwise._angles(TINY, Target("cpu", torch.float32), 6)
+    wide = Target("cpu", torch.float32).draw(6, TINY.heads * TINY.head_size, seed=3)
     for one, other, given in (
         (rowwise._torch_norm(weight), rowwise._own_norm(weight), values),
         (rowwise._torch_activation(), rowwise._own_activation(), values),

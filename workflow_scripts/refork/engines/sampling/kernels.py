@@ -101,8 +101,8 @@ def _ordered(bits: Any) -> Any:
 def _largest(bits: Any) -> Any:
     """Largest of float32 numbers given by their bits; integers compare fast."""
     largest = np.int32(-(2**31))
-    for place in range(len(bits)):
-        largest = max(largest, _ordered(bits[place]))
+    for offset in range(len(bits)):
+        largest = max(largest, _ordered(bits[offset]))
     return np.int32(_ordered(largest)).view(np.float32)
 
 
@@ -112,8 +112,8 @@ def _sum_exp(row: Any, temperature: Any, top: Any) -> float:
     total = 0.0
     for first in range(0, len(row), PART):
         part, sum_of_part = row[first : first + PART], np.float32(0)
-        for place in range(len(part)):
-            sum_of_part = np.float32(sum_of_part + _exp(part[place] / temperature - top))
+        for offset in range(len(part)):
+            sum_of_part = np.float32(sum_of_part + _exp(part[offset] / temperature - top))
         total += np.float64(sum_of_part)
     return total
 
@@ -142,11 +142,11 @@ def _collect(row: Any, threshold: Any, found: Any) -> int:
             continue
         first = block * BLOCK
         part = row.logits[first : first + BLOCK]
-        for place in range(len(part)):
-            value = part[place] / row.temperature
+        for offset in range(len(part)):
+            value = part[offset] / row.temperature
             if value >= threshold:
                 found.values[count] = value
-                found.tokens[count] = first + place
+                found.tokens[count] = first + offset
                 count += 1
     return count
 
@@ -168,13 +168,13 @@ def _record(logits: Any, peaks: Any, found: Any, best: Any) -> None:
     """Write the most probable tokens, best first, the lowest id first among equals."""
     raw = Row(logits, peaks, np.float32(1))
     for number in range(_collect(raw, _at_least(peaks, len(best)), found)):
-        place = min(number, len(best))
-        while place > 0 and logits[best[place - 1]] < found.values[number]:
-            if place < len(best):
-                best[place] = best[place - 1]
-            place -= 1
-        if place < len(best):
-            best[place] = found.tokens[number]
+        rank = min(number, len(best))
+        while rank > 0 and logits[best[rank - 1]] < found.values[number]:
+            if rank < len(best):
+                best[rank] = best[rank - 1]
+            rank -= 1
+        if rank < len(best):
+            best[rank] = found.tokens[number]
 
 
 @_elementwise
@@ -232,9 +232,9 @@ def _contenders(part: Any, first: int, temperature: Any, best: float, stream: An
     """
     bar = np.float32(best - 1e-7 * abs(best) - 1e-6)  # rounded down
     count = 0
-    for place in range(len(part)):
-        above = np.float32(np.uint32(_WORD - _hash(stream, first + place)))
-        chance = _exp(min(part[place] / temperature - bar, np.float32(0)))
+    for offset in range(len(part)):
+        above = np.float32(np.uint32(_WORD - _hash(stream, first + offset)))
+        chance = _exp(min(part[offset] / temperature - bar, np.float32(0)))
         count += above <= chance * _WORDS
     return count
 
@@ -244,10 +244,10 @@ def _pick(row: Any, top: Any, edge: Any, stream: Any, found: Any) -> int:
     """Draw from the tokens whose logit/T reaches the edge."""
     near = max(edge, top - np.float32(REACH))
     best, winner = -np.inf, -1
-    for place in range(_collect(row, near, found)):
-        score = np.float64(found.values[place]) + _noise(stream, found.tokens[place])
+    for number in range(_collect(row, near, found)):
+        score = np.float64(found.values[number]) + _noise(stream, found.tokens[number])
         if score > best:
-            best, winner = score, found.tokens[place]
+            best, winner = score, found.tokens[number]
     if near == edge:
         return winner
     for block in range(len(row.peaks)):
@@ -258,11 +258,11 @@ def _pick(row: Any, top: Any, edge: Any, stream: Any, found: Any) -> int:
         part = row.logits[first : first + BLOCK]
         if not _contenders(part, first, row.temperature, best, stream):
             continue
-        for place in range(len(part)):
-            value = part[place] / row.temperature
-            score = np.float64(value) + _noise(stream, first + place)
-            if value >= edge and (score > best or (score == best and first + place < winner)):
-                best, winner = score, first + place
+        for offset in range(len(part)):
+            value = part[offset] / row.temperature
+            score = np.float64(value) + _noise(stream, first + offset)
+            if value >= edge and (score > best or (score == best and first + offset < winner)):
+                best, winner = score, first + offset
     return winner
 
 
@@ -295,5 +295,5 @@ def pick(logits: Floats, peaks: Floats, draws: Any, drawn: Tokens, best: Tokens)
             continue
         top = top / row.temperature
         edge = _edge(row, top, draws.top_p[number], draws.top_k[number], found)
-        place = np.uint64(draws.positions[number]) + _ONE
-        drawn[number] = _pick(row, top, edge, _mix(draws.seeds[number] + place * _GOLDEN), found)
+        step = np.uint64(draws.positions[number]) + _ONE
+        drawn[number] = _pick(row, top, edge, _mix(draws.seeds[number] + step * _GOLDEN), found)

@@ -113,11 +113,11 @@ def _among_candidates(
     edge, settled = _edge(logits, draws, ranked.logits)
     scaled = (ranked.logits / draws.temperature[:, None]).double()
     noise = gumbel(uniform(draws.seeds[:, None], draws.positions[:, None], ranked.tokens))
-    best, place = (scaled + noise).masked_fill(scaled < edge, -math.inf).max(dim=-1, keepdim=True)
+    best, index = (scaled + noise).masked_fill(scaled < edge, -math.inf).max(dim=-1, keepdim=True)
     free = (draws.top_k == 0) & (draws.top_p >= 1)
     # A score beyond which no other token can come settles a row from which nothing is left out.
     settled |= free & (best[:, 0] > scaled[:, -1] + GUMBEL_MAX)
-    return ranked.tokens.gather(-1, place)[:, 0], settled
+    return ranked.tokens.gather(-1, index)[:, 0], settled
 
 
 def _among_all(logits: torch.Tensor, draws: Draws) -> torch.Tensor:

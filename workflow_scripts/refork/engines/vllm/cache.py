@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from refork.engines.vllm.jobs import Job, Plan
+from refork.engines.vllm.group_requests import GroupRequests, VllmRequest
 from refork.errors import EngineError
 
 
 @dataclass(frozen=True)
-class Size:
+class CacheSize:
     """The key-value cache, and what runs side by side in it."""
 
     blocks: int
-    block: int  # tokens
+    block_size: int  # tokens
     rows: int
     filler_rows: int
 
@@ -26,7 +26,7 @@ class Room:
     of them is let go.
     """
 
-    def __init__(self, size: Size, plan: Plan) -> None:
+    def __init__(self, size: CacheSize, asked: GroupRequests) -> None:
         """Measure a group.
 
         Raises
@@ -34,48 +34,50 @@ class Room:
         EngineError
             It may not fit: with the numbers, and what to change.
         """
-        self._plan, self._block = plan, size.block
-        jobs = [job.blocks(size.block) for job in plan.jobs]
-        replays = [job.blocks(size.block) for job in plan.replays]
-        longest = max([*jobs, *replays], default=0)
-        self._once = longest * max(min(size.rows, len(jobs)), size.filler_rows)
+        self._asked, self._block_size = asked, size.block_size
+        answers = [one.blocks(size.block_size) for one in asked.requests]
+        replays = [one.blocks(size.block_size) for one in asked.replays]
+        longest = max([*answers, *replays], default=0)
+        self._once = longest * max(min(size.rows, len(answers)), size.filler_rows)
         self._longest = longest
         needed = sum(replays) + 2 * self._once
         if size.filler_rows:
             turns = -(-len(replays) // size.rows)
             needed += turns * size.filler_rows * longest
         else:
-            needed = min(needed, sum(replays) + sum(jobs))
+            needed = min(needed, sum(replays) + sum(answers))
         if needed > size.blocks:
             raise EngineError(
-                f"the key-value cache has {size.blocks} blocks of {size.block} tokens, but this "
-                f"batch group may need {needed}: {sum(replays)} for {len(replays)} rollouts and "
-                f"{longest} for each of {max(size.rows, size.filler_rows)} rows, twice; lower "
+                f"the key-value cache has {size.blocks} blocks of {size.block_size} tokens, but "
+                f"this batch group may need {needed}: {sum(replays)} for {len(replays)} rollouts "
+                f"and {longest} for each of {max(size.rows, size.filler_rows)} rows, twice; lower "
                 "engine.batch_rows or the number of tokens, make batch groups smaller, or raise "
                 "engine.vllm.cache_gib"
             )
 
     @property
-    def filler(self) -> Job:
+    def filler(self) -> VllmRequest:
         """What fills a row: as long as the longest request, so that few follow one another."""
-        length = max(1, self._longest) * self._block
-        return Job("a filler", [0], None, length - 1, frozenset(), "filler", reads=False)
+        length = max(1, self._longest) * self._block_size
+        return VllmRequest(
+            "a filler", [0], None, length - 1, frozenset(), "filler", reads_cache=False
+        )
 
-    def jobs(self, fillers: Callable[[], int]) -> Iterator[Job]:
+    def requests(self, fillers: Callable[[], int]) -> Iterator[VllmRequest]:
         """Give what answers the requests, in order, and between it what keeps replays cached.
 
         `fillers` counts the fillers that have entered so far.
         """
         last = {
-            request.rollout_id: place
-            for place, request in enumerate(self._plan.group)
+            request.rollout_id: number
+            for number, request in enumerate(self._asked.group)
             if request.state == "decode_replay"
         }
         entered, filled = 0, fillers()
-        for place, job in enumerate(self._plan.jobs):
-            entered += job.blocks(self._block)
+        for number, request in enumerate(self._asked.requests):
+            entered += request.blocks(self._block_size)
             if entered + (fillers() - filled) * self._longest > self._once:
-                entered, filled = job.blocks(self._block), fillers()
-                needed = (self._plan.refresh(name) for name in last if last[name] >= place)
+                entered, filled = request.blocks(self._block_size), fillers()
+                needed = (self._asked.refresh(name) for name in last if last[name] >= number)
                 yield from (refresh for refresh in needed if refresh is not None)
-            yield job
+            yield request

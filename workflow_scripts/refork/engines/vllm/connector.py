@@ -25,7 +25,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
 )
 
-from refork.engines.vllm.orders import Transfer
+from refork.engines.vllm.instructions import Transfer
 
 
 def begin(worker: Any) -> None:
@@ -76,7 +76,7 @@ class SnapshotConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM's clas
         """Start with nothing to do; the arguments are vLLM's."""
         super().__init__(vllm_config, role, kv_cache_config)
         self.states: dict[str, torch.Tensor] = {}  # [layers, blocks, values], on the CPU
-        self._block = int(vllm_config.cache_config.block_size)
+        self._block_size = int(vllm_config.cache_config.block_size)
         self._cache = vllm_config.cache_config
         self._layers = vllm_config.compilation_config.static_forward_context
         self._step = Step(0)
@@ -103,7 +103,7 @@ class SnapshotConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM's clas
             self._keeping.add(request.request_id)
         if num_external_tokens:
             (numbers,) = blocks.get_block_ids()
-            first = (transfer.tokens - num_external_tokens) // self._block
+            first = (transfer.tokens - num_external_tokens) // self._block_size
             filled = numbers[first : self._blocks(transfer.tokens)]
             self._step.loaded.append(Loading(transfer, first, list(filled)))
 
@@ -118,7 +118,7 @@ class SnapshotConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM's clas
         for new in scheduler_output.scheduled_new_reqs:
             if new.req_id in self._keeping:
                 (numbers,) = new.block_ids
-                step.cleared += numbers[new.num_computed_tokens // self._block :]
+                step.cleared += numbers[new.num_computed_tokens // self._block_size :]
         running = scheduler_output.scheduled_cached_reqs
         for name, added in zip(running.req_ids, running.new_block_ids, strict=True):
             if added and name in self._keeping:
@@ -190,7 +190,7 @@ class SnapshotConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM's clas
 
     def _blocks(self, tokens: int) -> int:
         """Count the blocks that hold so many tokens."""
-        return -(-tokens // self._block)
+        return -(-tokens // self._block_size)
 
     def _caches(self, step: Step) -> list[torch.Tensor]:
         """Give the caches of the layers, with blocks first."""

@@ -12,11 +12,11 @@ from refork.data.schemas import RESULTS
 from refork.data.tables import from_rows
 from refork.engines.interface import EngineSettings
 from refork.engines.requests import Request, check_requests, read_requests
-from refork.engines.vllm.cache import Room, Size
-from refork.engines.vllm.jobs import Layout, Plan
+from refork.engines.vllm.cache import CacheSize, Room
+from refork.engines.vllm.group_requests import GroupRequests, Layout
+from refork.engines.vllm.instructions import Record
 from refork.engines.vllm.loading import load
 from refork.engines.vllm.loop import Done, Loop
-from refork.engines.vllm.orders import Record
 from refork.engines.vllm.snapshots import check_states, state_kind, write_states
 from refork.errors import EngineError
 
@@ -29,16 +29,16 @@ REFUSED = (
 class VllmEngine:
     """Runs batch groups by vLLM's continuous batching of at most `batch_rows` rows.
 
-    `jobs.Plan` says which requests of vLLM answer a group, `cache.Room` that they fit, `loop.Loop`
-    steps them, and `worker.DrawProcessor` draws.
+    `group_requests.GroupRequests` says which requests of vLLM answer a group, `cache.Room` that
+    they fit, `loop.Loop` steps them, and `worker.DrawProcessor` draws.
     """
 
     def __init__(self, settings: EngineSettings, model_folder: Path) -> None:
         """Load a model; see `loading.load` for what is refused."""
         self._loaded = load(settings, model_folder)
-        self._size = Size(
+        self._size = CacheSize(
             self._loaded.blocks,
-            self._loaded.block,
+            self._loaded.block_size,
             settings.batch_rows,
             settings.vllm.filler_rows,
         )
@@ -55,18 +55,18 @@ class VllmEngine:
         group = read_requests(requests)
         check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
         self._check(group)
-        layout = Layout(self._loaded.block, self._tail)
+        layout = Layout(self._loaded.block_size, self._tail)
         resumed = [request for request in group if request.state == "snapshot"]
         if snapshots_in is not None and resumed:
-            check_states(snapshots_in, resumed, self._kind, self._loaded.block)
+            check_states(snapshots_in, resumed, self._kind, self._loaded.block_size)
         salt = f"group {next(self._groups)}"
-        plan = Plan(group, salt, layout, self._loaded.end_tokens, snapshots_in)
-        records, cached, states = self._run(plan)
+        asked = GroupRequests(group, salt, layout, self._loaded.end_tokens, snapshots_in)
+        records, cached, states = self._run(asked)
         if snapshots_out is not None and states:
             write_states(snapshots_out, states, self._kind)
         results = [
-            _result(request, place, plan, records, cached[place])
-            for place, request in enumerate(group)
+            _result(request, number, asked, records, cached[number])
+            for number, request in enumerate(group)
         ]
         return from_rows(results, RESULTS)
 
@@ -86,18 +86,20 @@ class VllmEngine:
                     f"{self._loaded.vocabulary} tokens"
                 )
 
-    def _run(self, plan: Plan) -> tuple[dict[int, Record], dict[int, int], dict[str, torch.Tensor]]:
+    def _run(
+        self, asked: GroupRequests
+    ) -> tuple[dict[int, Record], dict[int, int], dict[str, torch.Tensor]]:
         """Run a group.
 
         Gives what came out of each request, the tokens it found cached, and the states to keep.
         """
-        room = Room(self._size, plan)
+        room = Room(self._size, asked)
         before = self._loaded.preemptions()
         loop = Loop(self._loaded.engine, self._size.rows, self._size.filler_rows, room.filler)
         self._loaded.begin()
         try:
-            done = [*loop.run(iter(plan.replays))]
-            done += loop.run(room.jobs(lambda: loop.fillers_entered))
+            done = [*loop.run(iter(asked.replays))]
+            done += loop.run(room.requests(lambda: loop.fillers_entered))
         finally:
             loop.stop()
             records, states = self._loaded.take_records(), self._loaded.end()
@@ -108,33 +110,33 @@ class VllmEngine:
                 "engine.batch_rows or raise engine.vllm.cache_gib"
             )
         _check_done(done, records)
-        cached = {one.job.order.key: one.cached for one in done if one.job.order}
+        cached = {one.request.key: one.cached_tokens for one in done if one.request.key is not None}
         return records, cached, states
 
 
 def _check_done(done: Iterable[Done], records: Mapping[int, Record]) -> None:
     """Hold what vLLM did against what it was told."""
     for one in done:
-        job = one.job
-        if job.hits is not None and one.cached != job.hits:
+        request = one.request
+        if request.expected_cached is not None and one.cached_tokens != request.expected_cached:
             raise EngineError(
-                f"{job.name}: {one.cached} tokens of its prefix were found in the cache, but "
-                f"{job.hits} should have been; raise engine.vllm.cache_gib, or make batch groups "
-                "smaller"
+                f"{request.name}: {one.cached_tokens} tokens of its prefix were found in the "
+                f"cache, but {request.expected_cached} should have been; raise "
+                "engine.vllm.cache_gib, or make batch groups smaller"
             )
-        if job.order is None:
+        if request.instructions is None:
             continue
-        given, wanted = records[job.order.key].tokens, job.order.forced
+        given, wanted = records[request.instructions.key].tokens, request.instructions.forced
         if one.tokens != given or one.tokens[: len(wanted)] != wanted:
-            raise EngineError(f"{job.name}: vLLM gave other tokens than it was told to give")
+            raise EngineError(f"{request.name}: vLLM gave other tokens than it was told to give")
 
 
 def _result(
-    request: Request, place: int, plan: Plan, records: Mapping[int, Record], cached: int
+    request: Request, number: int, asked: GroupRequests, records: Mapping[int, Record], cached: int
 ) -> dict[str, Any]:
-    """Make the result of a request out of what its jobs left."""
-    record, over = records[place], request.forced_token in plan.ends
-    forced = len(request.known) - len(plan.jobs[place].prompt)
+    """Make the result of a request out of what was drawn for it."""
+    record, over = records[number], request.forced_token in asked.ends
+    forced = len(request.known) - len(asked.requests[number].prompt)
     kept = slice(forced, forced if over else None)
     tokens = record.tokens[kept]
     taken = cached if request.state in ("decode_replay", "snapshot") else 0
@@ -144,15 +146,15 @@ def _result(
         "logprobs": record.logprobs[kept],
         "top_token_ids": record.top_tokens[kept],
         "top_logprobs": record.top_logprobs[kept],
-        "finish_reason": "stop" if over or tokens[-1] in plan.ends else "length",
+        "finish_reason": "stop" if over or tokens[-1] in asked.ends else "length",
         "cached_tokens": taken,
         "recomputed_tokens": 0 if request.state == "fresh" else len(request.token_ids) - taken,
-        "fidelity": _fidelity(request, place, plan, records, taken),
+        "fidelity": _fidelity(request, number, asked, records, taken),
     }
 
 
 def _fidelity(
-    request: Request, place: int, plan: Plan, records: Mapping[int, Record], taken: int
+    request: Request, number: int, asked: GroupRequests, records: Mapping[int, Record], taken: int
 ) -> float | None:
     """Largest |Δ log-probability| of prefix tokens that were forced against the recording.
 
@@ -163,10 +165,10 @@ def _fidelity(
         return 0.0
     if request.state != "decode_replay" or request.logprobs is None:
         return None
-    replayed = records[plan.replay_key(request)].logprobs[: len(request.logprobs)]
-    decoded = request.logprobs[len(plan.jobs[place].prompt) - request.prompt_length :]
+    replayed = records[asked.replay_key(request)].logprobs[: len(request.logprobs)]
+    decoded = request.logprobs[len(asked.requests[number].prompt) - request.prompt_length :]
     pairs = [
         *zip(replayed, request.logprobs, strict=True),
-        *zip(records[place].logprobs, decoded, strict=False),
+        *zip(records[number].logprobs, decoded, strict=False),
     ]
     return max((abs(again - once) for again, once in pairs), default=None)

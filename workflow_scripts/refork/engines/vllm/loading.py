@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from refork.data.files import canonical_json
 from refork.engines.interface import EngineFacts, EngineSettings
+from refork.engines.vllm.instructions import Record
 from refork.engines.vllm.options import (
     CONNECTOR,
     block_size,
@@ -23,7 +24,6 @@ from refork.engines.vllm.options import (
     merged,
     set_environment,
 )
-from refork.engines.vllm.orders import Record
 from refork.errors import EngineError
 
 PREEMPTIONS = "vllm:num_preemptions"
@@ -36,7 +36,7 @@ class Loaded:
     """An engine of vLLM with a model, and what is known of it."""
 
     llm: Any  # vllm.LLM
-    block: int  # tokens of a block
+    block_size: int  # tokens of a block
     blocks: int  # of the key-value cache
     vocabulary: int  # token ids that the model can be fed
     end_tokens: frozenset[int]
@@ -99,15 +99,15 @@ def load(settings: EngineSettings, folder: Path) -> Loaded:
     torch.set_num_threads(settings.threads)
     llm = _open(vllm, settings, folder)
     config = llm.llm_engine.vllm_config
-    block = int(config.cache_config.block_size)
-    if block != block_size(settings):
+    size = int(config.cache_config.block_size)
+    if size != block_size(settings):
         raise EngineError(
-            f"engine.vllm.block_size: vLLM runs this model in blocks of {block} tokens, not of "
+            f"engine.vllm.block_size: vLLM runs this model in blocks of {size} tokens, not of "
             f"{block_size(settings)}"
         )
     loaded = Loaded(
         llm=llm,
-        block=block,
+        block_size=size,
         blocks=int(config.cache_config.num_gpu_blocks) - 1,  # one of them holds nothing
         vocabulary=int(config.model_config.get_vocab_size()),
         end_tokens=ends,

@@ -6,27 +6,27 @@ from itertools import count
 from typing import Any
 
 from refork.engines.sampling import LogitsError
-from refork.engines.vllm.jobs import Job
+from refork.engines.vllm.group_requests import VllmRequest
 from refork.errors import EngineError
 
 
 @dataclass(frozen=True)
 class Done:
-    """A job that has finished."""
+    """A request of vLLM that has finished."""
 
-    job: Job
+    request: VllmRequest
     tokens: list[int]
-    cached: int  # tokens of its prompt that were found in the cache
+    cached_tokens: int  # tokens of its prompt that were found in the cache
 
 
 class Loop:
-    """Runs jobs, at most `rows` at once, and fills steps of fewer rows up to `filler_rows`.
+    """Runs requests, at most `rows` at once, and fills steps of fewer rows up to `filler_rows`.
 
-    All of it is a function of the jobs and their order: vLLM starts what it is given at its next
-    step, in that order.
+    All of it is a function of the requests and their order: vLLM starts what it is given at its
+    next step, in that order.
     """
 
-    def __init__(self, engine: Any, rows: int, filler_rows: int, filler: Job) -> None:
+    def __init__(self, engine: Any, rows: int, filler_rows: int, filler: VllmRequest) -> None:
         """Take vLLM's engine (`LLM.llm_engine`)."""
         from vllm import SamplingParams  # noqa: PLC0415 - only there if this engine is
         from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
@@ -36,28 +36,28 @@ class Loop:
         self._numbers = count()
         self._filler, self.fillers_entered = filler, 0
         self._fillers: list[str] = []
-        self._live: dict[str, Job] = {}
+        self._live: dict[str, VllmRequest] = {}
         self._keeps = False
 
-    def run(self, jobs: Iterator[Job]) -> Iterator[Done]:
-        """Run jobs to their ends; give each as it finishes.
+    def run(self, requests: Iterator[VllmRequest]) -> Iterator[Done]:
+        """Run requests to their ends; give each as it finishes.
 
         Raises
         ------
         EngineError
             The model's logits are no numbers to draw from; the message names the question.
         """
-        self._admit(jobs)
+        self._admit(requests)
         while self._live:
             self._fill()
             for output in self._step():
-                job = self._live.pop(output.request_id, None)
-                if job is None:
+                request = self._live.pop(output.request_id, None)
+                if request is None:
                     self._fillers.remove(output.request_id)
                 else:
                     tokens = list(output.outputs[0].token_ids)
-                    yield Done(job, tokens, output.num_cached_tokens or 0)
-            self._admit(jobs)
+                    yield Done(request, tokens, output.num_cached_tokens or 0)
+            self._admit(requests)
 
     def stop(self) -> None:
         """Abort what still runs: fillers, or all of a group that failed.
@@ -70,12 +70,12 @@ class Loop:
         if self._keeps:
             self._engine.step()
 
-    def _admit(self, jobs: Iterator[Job]) -> None:
+    def _admit(self, requests: Iterator[VllmRequest]) -> None:
         while len(self._live) < self._rows:
-            job = next(jobs, None)
-            if job is None:
+            request = next(requests, None)
+            if request is None:
                 return
-            self._live[self._add(job)] = job
+            self._live[self._add(request)] = request
 
     def _fill(self) -> None:
         """Give the next step as many fillers as it lacks rows, and no more."""
@@ -92,31 +92,30 @@ class Loop:
         try:
             outputs = self._engine.step()
         except LogitsError as error:
-            jobs = [job for job in self._live.values() if job.order]
-            name = next(job.name for job in jobs if job.order and job.order.key == error.row)
-            raise EngineError(f"{name}: {error}") from error
+            names = {one.key: one.name for one in self._live.values()}
+            raise EngineError(f"{names[error.row]}: {error}") from error
         return [output for output in outputs if output.finished]
 
-    def _add(self, job: Job) -> str:
-        """Hand a job to vLLM."""
+    def _add(self, request: VllmRequest) -> str:
+        """Hand a request to vLLM."""
         number = str(next(self._numbers))
         parameters = self._sampling(
             temperature=0.0,
-            max_tokens=job.max_tokens,
-            stop_token_ids=sorted(job.ends),
+            max_tokens=request.max_tokens,
+            stop_token_ids=sorted(request.ends),
             ignore_eos=True,
             detokenize=False,
-            skip_reading_prefix_cache=not job.reads,
+            skip_reading_prefix_cache=not request.reads_cache,
             output_kind=self._last,
-            extra_args=_extra_arguments(job),
+            extra_args=_extra_arguments(request),
         )
-        prompt = {"prompt_token_ids": job.prompt, "cache_salt": job.salt}
-        self._keeps |= job.transfer is not None and job.transfer.keeps
+        prompt = {"prompt_token_ids": request.prompt, "cache_salt": request.salt}
+        self._keeps |= request.transfer is not None and request.transfer.keeps
         self._engine.add_request(number, prompt, parameters)
         return number
 
 
-def _extra_arguments(job: Job) -> dict[str, Any] | None:
+def _extra_arguments(request: VllmRequest) -> dict[str, Any] | None:
     """Pack what the worker and the connector are told."""
-    told = [part.packed() for part in (job.order, job.transfer) if part is not None]
+    told = [part.packed() for part in (request.instructions, request.transfer) if part is not None]
     return {name: value for part in told for name, value in part.items()} or None

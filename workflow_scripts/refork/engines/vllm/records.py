@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refork.engines.sampling import DrawnArrays
-from refork.engines.vllm.orders import Record
+from refork.engines.vllm.instructions import Record
 
 Number = TypeVar("Number", bound=np.generic)
 

@@ -44,7 +44,7 @@ def write_states(path: Path, states: Mapping[str, torch.Tensor], kind: Mapping[s
 
 
 def check_states(
-    path: Path, requests: Iterable[Request], kind: Mapping[str, str], block: int
+    path: Path, requests: Iterable[Request], kind: Mapping[str, str], block_size: int
 ) -> None:
     """Hold a snapshot file against the engine and the requests that will go on from it.
 
@@ -66,8 +66,8 @@ def check_states(
             if name not in names:
                 raise EngineError(f"{path}: no snapshot of rollout {name}")
             held = file.get_slice(name).get_shape()[1]
-            if tokens > held * block:
+            if tokens > held * block_size:
                 raise EngineError(
-                    f"{path}: the snapshot of rollout {name} holds {held} blocks of {block} "
+                    f"{path}: the snapshot of rollout {name} holds {held} blocks of {block_size} "
                     f"tokens, {tokens} tokens are asked for"
                 )

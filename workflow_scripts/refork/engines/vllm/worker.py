@@ -23,7 +23,7 @@ from refork.engines.sampling import (
     draw_arrays,
     log_probabilities,
 )
-from refork.engines.vllm.orders import Order, Record
+from refork.engines.vllm.instructions import Instructions, Record
 from refork.engines.vllm.records import Written, unpacked
 
 WRITTEN: list[Written] = []
@@ -34,28 +34,28 @@ WRITTEN: list[Written] = []
 class Row:
     """A row of the batch."""
 
-    order: Order
+    instructions: Instructions
     output: list[int]  # vLLM's own, which grows
 
 
 class Batch:
-    """The rows that have an order, as arrays that stay as they are until rows come, go or move."""
+    """The rows that have instructions, as arrays that stay until rows come, go or move."""
 
     def __init__(self, rows: Mapping[int, Row], device: torch.device) -> None:
-        """Lay out rows, by their places in the batch."""
-        self.places = np.array(sorted(rows), dtype=np.int64)
-        self._rows = [rows[place] for place in self.places.tolist()]
-        orders = [row.order for row in self._rows]
-        self.keys = np.array([order.key for order in orders], dtype=np.int64)
-        self.recorded = np.array([order.recorded for order in orders], dtype=np.int64)
-        self._first = np.array([order.position for order in orders], dtype=np.int64)
-        self._forced = np.array([len(order.forced) for order in orders], dtype=np.int64)
+        """Lay out rows, by their numbers in vLLM's batch."""
+        self.numbers = np.array(sorted(rows), dtype=np.int64)
+        self._rows = [rows[number] for number in self.numbers.tolist()]
+        told = [row.instructions for row in self._rows]
+        self.keys = np.array([one.key for one in told], dtype=np.int64)
+        self.recorded = np.array([one.recorded for one in told], dtype=np.int64)
+        self._first = np.array([one.position for one in told], dtype=np.int64)
+        self._forced = np.array([len(one.forced) for one in told], dtype=np.int64)
         self._device = device
-        self._seeds = self.on_device(np.array([order.seed for order in orders], dtype=np.int64))
-        self._temperature = self._column([order.temperature for order in orders], torch.float32)
-        self._top_p = self._column([order.top_p for order in orders], torch.float32)
-        self._top_k = self._column([order.top_k for order in orders], torch.int64)
-        self.places_on_device = self.on_device(self.places)
+        self._seeds = self.on_device(np.array([one.seed for one in told], dtype=np.int64))
+        self._temperature = self._column([one.temperature for one in told], torch.float32)
+        self._top_p = self._column([one.top_p for one in told], torch.float32)
+        self._top_k = self._column([one.top_k for one in told], torch.int64)
+        self.numbers_on_device = self.on_device(self.numbers)
 
     def lengths(self) -> NDArray[np.int64]:
         """Count the tokens that came out of each row so far."""
@@ -67,7 +67,7 @@ class Batch:
 
     def forced(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Look up the next forced token of some rows."""
-        tokens = [self._rows[row].order.forced[lengths[row]] for row in rows.tolist()]
+        tokens = [self._rows[row].instructions.forced[lengths[row]] for row in rows.tolist()]
         return np.array(tokens, dtype=np.int64)
 
     def draws(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> Draws:
@@ -79,7 +79,7 @@ class Batch:
             top_p=self._top_p,
             top_k=self._top_k,
         )
-        return draws if len(rows) == len(self.places) else draws.rows(self.on_device(rows))
+        return draws if len(rows) == len(self.numbers) else draws.rows(self.on_device(rows))
 
     def on_device(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         """Copy an array to the device."""
@@ -90,7 +90,7 @@ class Batch:
 
 
 class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are Any here
-    """Draws the token of each row that has an order; rows without one are vLLM's."""
+    """Draws the token of each row that has instructions; rows without any are vLLM's."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         """Start without rows; the arguments are vLLM's."""
@@ -124,18 +124,18 @@ class DrawProcessor(LogitsProcessor):  # type: ignore[misc] # vLLM's classes are
             rows = np.flatnonzero(chosen)
             if not len(rows):
                 continue
-            places = batch.places[rows]
+            numbers = batch.numbers[rows]
             whole = len(rows) == len(logits)
             try:
                 given = settle(
-                    batch, rows, lengths, logits if whole else logits[batch.on_device(places)]
+                    batch, rows, lengths, logits if whole else logits[batch.on_device(numbers)]
                 )
             except LogitsError as error:
                 raise LogitsError(int(batch.keys[rows[error.row]])) from error
             tokens[rows] = given.tokens[:, 0]
             counts = np.where(forced[rows], 0, batch.recorded[rows])
             WRITTEN.append(Written(batch.keys[rows], lengths[rows], counts, given))
-        logits[batch.places_on_device, batch.on_device(tokens)] = math.inf
+        logits[batch.numbers_on_device, batch.on_device(tokens)] = math.inf
         return logits
 
 
@@ -180,5 +180,5 @@ def _attends(layer: Any) -> bool:
 
 def _row(params: SamplingParams, prompt: list[int] | None, output: list[int]) -> Row | None:
     """Make the row of a request that enters the batch."""
-    order = Order.unpacked(params.extra_args)
-    return None if order is None else Row(order, output)
+    instructions = Instructions.unpacked(params.extra_args)
+    return None if instructions is None else Row(instructions, output)

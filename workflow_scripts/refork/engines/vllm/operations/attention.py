@@ -8,10 +8,10 @@ import torch.nn.functional as F  # noqa: N812 - as torch's own pages name it
 
 from refork.engines.describe import BLOCK_SIZES
 from refork.engines.vllm.operations.comparing import Compared, Operation, Output, compared
-from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.gpu_attention import flash_attention, triton_attention
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.sequences import Attend, Call, Sequences, paged
+from refork.engines.vllm.operations.target import Target
 from refork.engines.vllm.operations.vllm_parts import AbsentError, own_kernel, vllm_part
 
 TAIL = 9
@@ -25,10 +25,10 @@ PHASES: dict[str, int | None] = {
 
 
 def attention_operations(
-    shape: ModelShape, place: Place, count: int
+    shape: ModelShape, target: Target, count: int
 ) -> Iterator[tuple[str, str, Callable[[], Operation]]]:
     """Yield name, kernel and maker of every attention of a model."""
-    sequences = Sequences(shape, place, count, page=BLOCK_SIZES[place.device])
+    sequences = Sequences(shape, target, count, page=BLOCK_SIZES[target.device])
     for kernel, make in KERNELS.items():
         for name, last in PHASES.items():
             yield name, kernel, _maker(name, kernel, sequences, make, last)
@@ -63,8 +63,8 @@ def torch_attention(sequences: Sequences) -> Attend:
         lengths = [sequences.lengths[number] for number in numbers]
         asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
         counts = [len(queries) for queries in asked]
-        token = torch.arange(max(lengths), device=sequences.place.device)
-        query = torch.arange(max(counts), device=sequences.place.device)
+        token = torch.arange(max(lengths), device=sequences.target.device)
+        query = torch.arange(max(counts), device=sequences.target.device)
         first = torch.tensor(lengths, device=token.device) - torch.tensor(
             counts, device=token.device
         )
@@ -87,7 +87,7 @@ def _padded(parts: list[torch.Tensor]) -> torch.Tensor:
 
 def flex_attention(sequences: Sequences) -> Attend:
     """Attend by FlexAttention, compiled, sequences one behind the other under a mask of blocks."""
-    if sequences.place.device != "cuda":
+    if sequences.target.device != "cuda":
         raise AbsentError("it is compiled for a GPU; here it would take longer than all the rest")
     return flex_attention_by(
         sequences,
@@ -101,7 +101,7 @@ def flex_attention_by(sequences: Sequences, run: Callable[..., torch.Tensor]) ->
     def attend(numbers: Sequence[int], last: int | None) -> list[torch.Tensor]:
         lengths = [sequences.lengths[number] for number in numbers]
         asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
-        counts, device = [len(queries) for queries in asked], sequences.place.device
+        counts, device = [len(queries) for queries in asked], sequences.target.device
 
         def owners(parts: list[int]) -> torch.Tensor:
             return torch.repeat_interleave(
@@ -138,8 +138,8 @@ def flex_attention_by(sequences: Sequences, run: Callable[..., torch.Tensor]) ->
 
 def cpu_attention(sequences: Sequences) -> Attend:
     """Attend by vLLM's kernel for CPUs."""
-    place, shape = sequences.place, sequences.shape
-    if place.device != "cpu":
+    target, shape = sequences.target, sequences.shape
+    if target.device != "cpu":
         raise AbsentError("a kernel for CPUs")
     own_kernel("cpu_attention_with_kv_cache")
     part = {
@@ -151,10 +151,10 @@ def cpu_attention(sequences: Sequences) -> Attend:
         )
     }
     isa = vllm_part("_get_attn_isa", "vllm.v1.attention.backends.cpu_attn")(
-        place.dtype, sequences.page, shape.head_size
+        target.dtype, sequences.page, shape.head_size
     )
     size = (sequences.pages, shape.kv_heads, sequences.page, shape.head_size)
-    keys, values = (torch.zeros(size, dtype=place.dtype) for _ in range(2))
+    keys, values = (torch.zeros(size, dtype=target.dtype) for _ in range(2))
     part["cpu_attn_reshape_and_cache"](
         torch.cat(sequences.keys), torch.cat(sequences.values), keys, values, sequences.slots, isa
     )
@@ -167,7 +167,7 @@ def cpu_attention(sequences: Sequences) -> Attend:
             num_kv_heads=shape.kv_heads,
             head_dim=shape.head_size,
             seq_lens=call.lengths,
-            dtype=place.dtype,
+            dtype=target.dtype,
             query_start_loc=call.starts,
             causal=True,
             sliding_window_size=-1,

@@ -23,7 +23,7 @@ def flash_attention(version: int, splits: int) -> Callable[[Sequences], Attend]:
     """Attend by vLLM's FlashAttention of a version; `splits` 0 lets it cut the keys as it likes."""
 
     def make(sequences: Sequences) -> Attend:
-        if sequences.place.device != "cuda":
+        if sequences.target.device != "cuda":
             raise AbsentError("a kernel for GPUs")
         module = "vllm.vllm_flash_attn.flash_attn_interface"
         reason = vllm_part("fa_version_unsupported_reason", module)(version)
@@ -58,7 +58,7 @@ def triton_attention(cut: bool) -> Callable[[Sequences], Attend]:
     """Attend by vLLM's unified Triton kernel; `cut`: decodes of few sequences cut their keys."""
 
     def make(sequences: Sequences) -> Attend:
-        if sequences.place.device != "cuda":
+        if sequences.target.device != "cuda":
             raise AbsentError("a Triton kernel: needs a GPU")
         attend = vllm_part("unified_attention", "vllm.v1.attention.ops.triton_unified_attention")
         keys, values = filled_pages(sequences)
@@ -94,7 +94,7 @@ def triton_attention(cut: bool) -> Callable[[Sequences], Attend]:
 
 def _segments(sequences: Sequences) -> dict[str, object]:
     """Room for the parts of a cut decode, as vLLM's backend makes it."""
-    shape, device = sequences.shape, sequences.place.device
+    shape, device = sequences.shape, sequences.target.device
     few = LEAST_GRID // shape.kv_heads
     size = (few, shape.heads, SEGMENTS)
     wide = 1 << (shape.head_size - 1).bit_length()

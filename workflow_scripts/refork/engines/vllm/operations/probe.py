@@ -13,9 +13,9 @@ from refork.engines.vllm.operations.attention import (
     attention_operations,
 )
 from refork.engines.vllm.operations.comparing import Absent, Compared, Finding, Operation, ways
-from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.rowwise import rowwise_operations
+from refork.engines.vllm.operations.target import Target
 from refork.engines.vllm.operations.vllm_parts import AbsentError, first_line
 from refork.errors import EngineError
 
@@ -46,11 +46,11 @@ def probe_operations(
     what it says; the others go on.
     """
     extent = extent or Extent(ROWS[device], SEQUENCES[device])
-    place = Place(device, dtype)
+    target = Target(device, dtype)
     label = (shape.name, str(dtype).removeprefix("torch."))
     operations = [
-        *rowwise_operations(shape, place, extent.rows),
-        *attention_operations(shape, place, extent.sequences),
+        *rowwise_operations(shape, target, extent.rows),
+        *attention_operations(shape, target, extent.sequences),
     ]
     _check_chosen(chosen, dict.fromkeys(name for name, _, _ in operations))
     prefills: dict[str, Operation] = {}

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as torch's own pages name it
 
 from refork.engines.vllm.operations.comparing import Operation
-from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.models import ModelShape
+from refork.engines.vllm.operations.target import Target
 from refork.engines.vllm.operations.vllm_parts import (
     BATCH_INVARIANT,
     AbsentError,
@@ -27,34 +27,34 @@ Maker = Callable[[], Rows]
 
 
 def rowwise_operations(
-    shape: ModelShape, place: Place, rows: int
+    shape: ModelShape, target: Target, rows: int
 ) -> Iterator[tuple[str, str, Callable[[], Operation]]]:
     """Yield name, kernel and maker of every operation on rows of a model."""
     for number, (name, (wide_in, wide_out)) in enumerate(shape.linears.items()):
         count = min(rows, MOST_WIDE_ROWS) if wide_out == shape.vocabulary else rows
         for kernel, find_linear in _LINEARS.items():
             # A large weight is drawn when its operation is made, and dropped behind it.
-            linear = _linear(place, number, wide_in, wide_out, find_linear)
-            yield _one(f"linear {name}", kernel, place, (count, wide_in), linear)
-    norm_weight, angles = place.draw(shape.hidden, seed=10), _angles(shape, place, rows)
+            linear = _linear(target, number, wide_in, wide_out, find_linear)
+            yield _one(f"linear {name}", kernel, target, (count, wide_in), linear)
+    norm_weight, angles = target.draw(shape.hidden, seed=10), _angles(shape, target, rows)
     query = shape.heads * shape.head_size
     wide = min(rows, MOST_WIDE_ROWS)
     for kernel, norm in _NORMS.items():
-        yield _one("rms norm", kernel, place, (rows, shape.hidden), partial(norm, norm_weight))
+        yield _one("rms norm", kernel, target, (rows, shape.hidden), partial(norm, norm_weight))
     for kernel, turn in _ROTARIES.items():
         turned = partial(turn, angles, shape.head_size)
-        yield _one("rotary", kernel, place, (rows, query), turned)
+        yield _one("rotary", kernel, target, (rows, query), turned)
     for kernel, find in _ACTIVATIONS.items():
-        yield _one("silu and mul", kernel, place, (rows, 2 * shape.intermediate), find)
+        yield _one("silu and mul", kernel, target, (rows, 2 * shape.intermediate), find)
     for kernel, find in _SOFTMAXES.items():
-        yield _one("log softmax", kernel, place, (wide, shape.vocabulary), find)
+        yield _one("log softmax", kernel, target, (wide, shape.vocabulary), find)
 
 
 def _one(
-    name: str, kernel: str, place: Place, size: tuple[int, int], find: Maker
+    name: str, kernel: str, target: Target, size: tuple[int, int], find: Maker
 ) -> tuple[str, str, Callable[[], Operation]]:
     def make() -> Operation:
-        run, values = find(), place.draw(*size, seed=0)
+        run, values = find(), target.draw(*size, seed=0)
 
         def compute(numbers: Sequence[int]) -> torch.Tensor:
             # Some kernels write over what they are given: always a copy.
@@ -66,10 +66,10 @@ def _one(
 
 
 def _linear(
-    place: Place, number: int, wide_in: int, wide_out: int, find: Callable[[torch.Tensor], Rows]
+    target: Target, number: int, wide_in: int, wide_out: int, find: Callable[[torch.Tensor], Rows]
 ) -> Maker:
     return lambda: find(
-        place.draw(wide_out, wide_in, seed=100 + number, scale=float(wide_in) ** -0.5)
+        target.draw(wide_out, wide_in, seed=100 + number, scale=float(wide_in) ** -0.5)
     )
 
 
@@ -120,15 +120,15 @@ def _invariant_norm(weight: torch.Tensor) -> Rows:
     return lambda values, _: norm(values, weight, EPSILON)
 
 
-def _angles(shape: ModelShape, place: Place, positions: int) -> torch.Tensor:
+def _angles(shape: ModelShape, target: Target, positions: int) -> torch.Tensor:
     """Return cosines and sines of every position side by side, as vLLM keeps them."""
     size = shape.head_size
-    steps = torch.arange(0, size, 2, dtype=torch.float32, device=place.device) / size
+    steps = torch.arange(0, size, 2, dtype=torch.float32, device=target.device) / size
     turns = torch.outer(
-        torch.arange(positions, dtype=torch.float32, device=place.device),
+        torch.arange(positions, dtype=torch.float32, device=target.device),
         shape.rope_theta**-steps,
     )
-    return torch.cat([turns.cos(), turns.sin()], dim=-1).to(place.dtype)
+    return torch.cat([turns.cos(), turns.sin()], dim=-1).to(target.dtype)
 
 
 def _torch_rotary(angles: torch.Tensor, size: int) -> Rows:

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import torch
 
-from refork.engines.vllm.operations.drawn import Place
 from refork.engines.vllm.operations.models import ModelShape
+from refork.engines.vllm.operations.target import Target
 
 SHORTEST, LONGER_BY = 37, 13
 """Tokens of the first sequence, and how many more each next one has: no multiples of a page."""
@@ -19,7 +19,7 @@ class Sequences:
     """Drawn queries, keys and values of sequences of many lengths."""
 
     shape: ModelShape
-    place: Place
+    target: Target
     count: int
     page: int  # tokens of a page of keys and values: a block of the cache
 
@@ -49,14 +49,14 @@ class Sequences:
         """Numbers of every sequence's pages, scattered as in an engine that has run for a while."""
         most = self._pages(max(self.lengths))
         scattered = torch.randperm(self.count * most, generator=torch.Generator().manual_seed(4))
-        return scattered.view(self.count, most).to(self.place.device, torch.int32)
+        return scattered.view(self.count, most).to(self.target.device, torch.int32)
 
     @cached_property
     def slots(self) -> torch.Tensor:
         """Slot of every token of all sequences, one behind the other."""
         slots = []
         for number, length in enumerate(self.lengths):
-            token = torch.arange(length, device=self.place.device)
+            token = torch.arange(length, device=self.target.device)
             page = self.tables[number].long()[token // self.page]
             slots.append(page * self.page + token % self.page)
         return torch.cat(slots)
@@ -70,7 +70,7 @@ class Sequences:
         return -(-tokens // self.page)
 
     def _drawn(self, heads: int, seed: int) -> list[torch.Tensor]:
-        drawn = self.place.draw(sum(self.lengths), heads, self.shape.head_size, seed=seed)
+        drawn = self.target.draw(sum(self.lengths), heads, self.shape.head_size, seed=seed)
         return list(torch.split(drawn, self.lengths))
 
 
@@ -98,13 +98,13 @@ def paged(sequences: Sequences, run: Callable[[Call], torch.Tensor]) -> Attend:
         asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
         counts = [len(queries) for queries in asked]
         lengths = [sequences.lengths[number] for number in numbers]
-        chosen = torch.tensor(numbers, device=sequences.place.device)
+        chosen = torch.tensor(numbers, device=sequences.target.device)
         out = run(
             Call(
                 queries=torch.cat(asked),
-                starts=sequences.place.whole([0, *accumulate(counts)]),
+                starts=sequences.target.whole([0, *accumulate(counts)]),
                 most_queries=max(counts),
-                lengths=sequences.place.whole(lengths),
+                lengths=sequences.target.whole(lengths),
                 longest=max(lengths),
                 tables=sequences.tables[chosen],
                 scale=float(sequences.shape.head_size) ** -0.5,

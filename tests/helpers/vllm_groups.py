@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from refork.engines.requests import Request
-from refork.engines.vllm.jobs import Layout, Plan
+from refork.engines.vllm.group_requests import GroupRequests, Layout
 
 END = 99
 BLOCK = 4
@@ -34,6 +34,6 @@ def request(tokens: int, *, prompt: int = 3, **given: Any) -> Request:
     )
 
 
-def plan(*group: Request, tail: str = "prefill", snapshots: Path | None = None) -> Plan:
+def asked(*group: Request, tail: str = "prefill", snapshots: Path | None = None) -> GroupRequests:
     """Lay out a group in blocks of four tokens."""
-    return Plan(group, "group 0", Layout(BLOCK, tail), frozenset({END}), snapshots)
+    return GroupRequests(group, "group 0", Layout(BLOCK, tail), frozenset({END}), snapshots)

@@ -9,7 +9,7 @@ ARGUMENT = "refork"
 
 
 @dataclass(frozen=True)
-class Order:
+class Instructions:
     """Which tokens come out of a request: forced ones, then drawn ones.
 
     The seed is a uint64 carried as two's complement int64.
@@ -29,7 +29,7 @@ class Order:
         return {ARGUMENT: asdict(self)}
 
     @classmethod
-    def unpacked(cls, arguments: Mapping[str, Any] | None) -> "Order | None":
+    def unpacked(cls, arguments: Mapping[str, Any] | None) -> "Instructions | None":
         """Read it from `SamplingParams.extra_args`; None where a request has none."""
         packed = (arguments or {}).get(ARGUMENT)
         return None if packed is None else cls(**packed)

@@ -6,7 +6,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Where numbers lie, and in which dtype."""
 
     device: str

@@ -5,36 +5,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refork.engines.requests import Request
-from refork.engines.vllm.orders import Order, Transfer
+from refork.engines.vllm.instructions import Instructions, Transfer
 from refork.errors import EngineError
 
 
 @dataclass(frozen=True)
-class Job:
+class VllmRequest:
     """One request of vLLM."""
 
     name: str  # of its question and rollout, for errors
     prompt: list[int]
-    order: Order | None  # None: nothing is drawn or written down
+    instructions: Instructions | None  # None: nothing is drawn or written down
     max_tokens: int  # forced ones included
     ends: frozenset[int]  # tokens behind which nothing is drawn
     salt: str  # only requests of one salt share cached blocks
-    hits: int | None = None  # tokens it must find cached; None: whatever it finds
-    reads: bool = True  # whether it looks for cached blocks at all
+    expected_cached: int | None = None  # tokens it must find cached; None: whatever it finds
+    reads_cache: bool = True  # whether it looks for cached blocks at all
     transfer: Transfer | None = None  # None: it neither leaves nor takes a snapshot
 
-    def blocks(self, size: int) -> int:
+    @property
+    def key(self) -> int | None:
+        """Key of its record; None where nothing is written down."""
+        return None if self.instructions is None else self.instructions.key
+
+    def blocks(self, block_size: int) -> int:
         """Count the blocks that it may write: all but those that it must find in the cache."""
         loads = self.transfer is not None and self.transfer.file is not None
-        found = 0 if loads else (self.hits or 0) // size
-        return -(-(len(self.prompt) + self.max_tokens) // size) - found
+        found = 0 if loads else (self.expected_cached or 0) // block_size
+        return -(-(len(self.prompt) + self.max_tokens) // block_size) - found
 
 
 @dataclass(frozen=True)
 class Layout:
     """How prefixes meet the blocks of the cache."""
 
-    block: int  # tokens
+    block_size: int  # tokens
     tail: str  # prefill or decode: how what lies behind the last full block is fed
 
     def full(self, known: int) -> int:
@@ -42,10 +47,10 @@ class Layout:
 
         The last token is always fed, for its logits give the next one.
         """
-        return (known - 1) // self.block * self.block
+        return (known - 1) // self.block_size * self.block_size
 
 
-class Plan:
+class GroupRequests:
     """The requests of vLLM of one batch group.
 
     - `fresh`: prompt, then what is drawn. Rollouts of a question share the full blocks of their
@@ -77,69 +82,77 @@ class Plan:
         self.group, self.ends = group, ends
         self._layout, self._salt, self._snapshots = layout, salt, snapshots
         self._sources = _longest(request for request in group if request.state == "decode_replay")
-        self._keys = {name: len(group) + place for place, name in enumerate(self._sources)}
+        self._keys = {name: len(group) + number for number, name in enumerate(self._sources)}
         self.replays = [self._replay(request) for request in self._sources.values()]
         """The decodes that come first, in order of the first request that needs each."""
-        self.jobs = [self._job(place, request) for place, request in enumerate(group)]
-        """What answers the requests, in their order; the key of each is its place."""
+        self.requests = [self._answer(number, request) for number, request in enumerate(group)]
+        """What answers the requests, in their order; the key of each is its number."""
 
     def replay_key(self, request: Request) -> int:
         """Give the key of the replay that a request goes on from."""
         return self._keys[request.rollout_id]
 
-    def refresh(self, rollout: str) -> Job | None:
+    def refresh(self, rollout: str) -> VllmRequest | None:
         """Give what finds all blocks of a replay, so that they are the last to be let go.
 
         It feeds one token. None where there is no full block.
         """
         source = self._sources[rollout]
-        hits = len(source.token_ids) // self._layout.block * self._layout.block
-        if not hits:
+        expected = len(source.token_ids) // self._layout.block_size * self._layout.block_size
+        if not expected:
             return None
-        prompt = [*source.token_ids[:hits], source.token_ids[-1]]
-        return Job(rollout, prompt, None, 1, frozenset(), self._salt, hits)
+        prompt = [*source.token_ids[:expected], source.token_ids[-1]]
+        return VllmRequest(rollout, prompt, None, 1, frozenset(), self._salt, expected)
 
-    def _replay(self, request: Request) -> Job:
+    def _replay(self, request: Request) -> VllmRequest:
         prompt, forced = _parts(request.token_ids, request.prompt_length)
-        order = _order(request, self.replay_key(request), len(prompt), forced, recorded=0)
-        return Job(
-            _name(request), prompt, order, len(forced) + 1, frozenset(), self._salt, hits=None
+        instructions = _instructions(
+            request, self.replay_key(request), len(prompt), forced, recorded=0
+        )
+        return VllmRequest(
+            _name(request),
+            prompt,
+            instructions,
+            len(forced) + 1,
+            frozenset(),
+            self._salt,
+            expected_cached=None,
         )
 
-    def _job(self, key: int, request: Request) -> Job:
-        known, salt, hits = request.known, self._salt, None
+    def _answer(self, key: int, request: Request) -> VllmRequest:
+        known, salt, expected = request.known, self._salt, None
         fed = len(known)
         if request.state == "decode_replay":
-            hits = self._layout.full(len(known))
+            expected = self._layout.full(len(known))
             if self._layout.tail == "decode":
                 # The prompt was prefilled in the original decode too.
-                fed = max(hits + 1, request.prompt_length)
+                fed = max(expected + 1, request.prompt_length)
         if request.state == "prefill":
-            salt, hits = f"{self._salt}/{key}", 0
+            salt, expected = f"{self._salt}/{key}", 0
         if request.state == "snapshot":
             # The last known token is always fed, for its logits give the next one.
-            hits = min(len(request.token_ids), len(known) - 1)
-            salt = f"{self._salt}/{hits} of {request.rollout_id}"
+            expected = min(len(request.token_ids), len(known) - 1)
+            salt = f"{self._salt}/{expected} of {request.rollout_id}"
         prompt, forced = _parts(known, fed)
         over = request.forced_token in self.ends
         # vLLM gives one token at least; behind a forced end it is not used.
         limit = 1 if over else request.max_tokens
-        return Job(
+        return VllmRequest(
             name=_name(request),
             prompt=prompt,
-            order=_order(request, key, fed, forced, recorded=request.top_logprobs),
+            instructions=_instructions(request, key, fed, forced, recorded=request.top_logprobs),
             max_tokens=len(forced) + limit,
             ends=frozenset() if over else self.ends,
             salt=salt,
-            hits=hits,
-            reads=request.state != "prefill",
-            transfer=self._transfer(request, hits),
+            expected_cached=expected,
+            reads_cache=request.state != "prefill",
+            transfer=self._transfer(request, expected),
         )
 
-    def _transfer(self, request: Request, hits: int | None) -> Transfer | None:
+    def _transfer(self, request: Request, expected: int | None) -> Transfer | None:
         if request.state == "snapshot":
             return Transfer(
-                request.rollout_id, request.keep_snapshot, str(self._snapshots), hits or 0
+                request.rollout_id, request.keep_snapshot, str(self._snapshots), expected or 0
             )
         return Transfer(request.rollout_id, keeps=True) if request.keep_snapshot else None
 
@@ -152,8 +165,10 @@ def _name(request: Request) -> str:
     return f"question {request.question_id}, rollout {request.rollout}"
 
 
-def _order(request: Request, key: int, position: int, forced: list[int], *, recorded: int) -> Order:
-    return Order(
+def _instructions(
+    request: Request, key: int, position: int, forced: list[int], *, recorded: int
+) -> Instructions:
+    return Instructions(
         key=key,
         position=position,
         forced=forced,
