@@ -237,6 +237,14 @@ def test_faulty_requests_are_refused(
         subject.engine.run_group(requests, None, None)
 
 
+def test_tokens_that_the_model_lacks_are_refused(subject: Subject) -> None:
+    if subject.settings.kind == "synthetic":
+        pytest.skip("its chain goes on from any token")
+    requests = fresh([[1, 2, 10_000_000]], rollouts=1)
+    with pytest.raises(EngineError, match="q0, rollout 0: token id 10000000 is not in the model's"):
+        subject.engine.run_group(requests, None, None)
+
+
 def test_another_schema_is_refused(subject: Subject) -> None:
     requests = fresh(subject.prompts[:1], rollouts=1).drop_columns("seed")
     with pytest.raises(EngineError, match="columns"):

@@ -31,7 +31,7 @@ RESUMED: dict[str, Any] = {
 
 def check(snapshots_in: Path | None = None, **changes: Any) -> None:
     requests = read_requests(table([RESUMED, {**RESUMED, **changes}]))
-    check_requests(requests, CONTEXT, snapshots_in, None)
+    check_requests(requests, CONTEXT, snapshots_in, None, vocabulary=10)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,7 @@ def check(snapshots_in: Path | None = None, **changes: Any) -> None:
         {"top_logprobs": 0},
         {"top_logprobs": 20},
         {"logprobs": None},
+        {"forced_token": 9},
         {"token_ids": [0] * 18, "logprobs": None, "max_tokens": 1},
         {"token_ids": [0] * 19, "logprobs": None, "forced_token": None, "max_tokens": 1},
     ],
@@ -66,6 +67,8 @@ def test_what_can_be_run_is_let_through(changes: dict[str, Any]) -> None:
         ({"logprobs": [-0.1]}, "1 log-probabilities for 2 generated tokens"),
         ({"token_ids": [1, 2, 3, 4, -5, 6]}, "token id -5 is negative"),
         ({"forced_token": -1}, "token id -1 is negative"),
+        ({"token_ids": [1, 2, 3, 4, 5, 10]}, "token id 10 is not in the model's vocabulary of 10"),
+        ({"forced_token": 11}, "token id 11 is not in the model's vocabulary of 10 tokens"),
         ({"max_tokens": 0}, "max_tokens is 0, must be at least 1"),
         ({"max_tokens": 14}, "7 tokens and 14 more do not fit the context of 20 tokens"),
         (
@@ -94,6 +97,17 @@ def test_what_cannot_be_run_is_refused_with_its_question(
 ) -> None:
     with pytest.raises(EngineError, match=f"^question bees, rollout 3: {re.escape(words)}"):
         check(**changes)
+
+
+def test_a_rollout_leaves_one_snapshot(tmp_path: Path) -> None:
+    keeping = {**RESUMED, "keep_snapshot": True}
+    out = tmp_path / "snapshots.safetensors"
+    apart = read_requests(table([keeping, RESUMED, {**keeping, "rollout": 4}]))
+    check_requests(apart, CONTEXT, None, out)
+    twice = read_requests(table([keeping, RESUMED, keeping]))
+    words = "question bees, rollout 3: keep_snapshot stands at two requests"
+    with pytest.raises(EngineError, match=words):
+        check_requests(twice, CONTEXT, None, out)
 
 
 def test_a_snapshot_is_taken_from_its_file(tmp_path: Path) -> None:

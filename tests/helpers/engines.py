@@ -129,6 +129,7 @@ class CountedDecoder:
         self.decoder = decoder
         self.kind, self.device = decoder.kind, decoder.device
         self.context_length, self.end_tokens = decoder.context_length, decoder.end_tokens
+        self.vocabulary = decoder.vocabulary
         self.facts, self.invariant = decoder.facts, decoder.invariant
         self.fed: list[int] = []
 

@@ -87,6 +87,7 @@ def make_loaded(config: Any, dtype: torch.dtype = torch.float32) -> Loaded:
         device=torch.device("cpu"),
         dtype=dtype,
         context_length=CONTEXT_LENGTH,
+        vocabulary=config.vocab_size,
         end_tokens=frozenset({1}),
         digest="0" * 32,
     )

@@ -22,7 +22,7 @@ class ToyDecoder:
     def __init__(self, invariant: bool = False) -> None:
         self.kind = StateKind("toy", "float32", layers=1, heads=1, width=1)
         self.device = torch.device("cpu")
-        self.context_length = 1000
+        self.context_length, self.vocabulary = 1000, VOCABULARY
         self.end_tokens = frozenset({END})
         self.facts: Mapping[str, str] = {}
         self.invariant = invariant

@@ -1,7 +1,7 @@
 """Requests of a batch group as records, and the checks that come before anything runs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -68,33 +68,38 @@ def check_requests(
     context_length: int,
     snapshots_in: Path | None,
     snapshots_out: Path | None,
+    vocabulary: int | None = None,
 ) -> None:
     """Refuse a group that cannot be run as it is asked for.
+
+    Parameters
+    ----------
+    requests
+        The group.
+    context_length
+        Tokens that the model can hold.
+    snapshots_in, snapshots_out
+        Files that snapshots are read from and written to.
+    vocabulary
+        Token ids that the model can be fed; None: any.
 
     Raises
     ------
     EngineError
         The first request that does not fit; the message names its question.
     """
+    kept: set[str] = set()
     for request in requests:
-        fault = _fault(request, context_length, snapshots_in, snapshots_out)
-        if fault is not None:
+        faults = chain(
+            _state_faults(request, snapshots_in, snapshots_out, kept),
+            _length_faults(request, context_length),
+            _token_faults(request, vocabulary),
+            _sampling_faults(request),
+        )
+        for fault in faults:
             raise EngineError(f"question {request.question_id}, rollout {request.rollout}: {fault}")
-
-
-def _fault(
-    request: Request,
-    context_length: int,
-    snapshots_in: Path | None,
-    snapshots_out: Path | None,
-) -> str | None:
-    """Say the first thing that is wrong with a request."""
-    faults = chain(
-        _state_faults(request, snapshots_in, snapshots_out),
-        _length_faults(request, context_length),
-        _sampling_faults(request),
-    )
-    return next(faults, None)
+        if request.keep_snapshot:
+            kept.add(request.rollout_id)
 
 
 def _length_faults(request: Request, context_length: int) -> Iterator[str]:
@@ -105,8 +110,6 @@ def _length_faults(request: Request, context_length: int) -> Iterator[str]:
         yield f"a prompt of {request.prompt_length} tokens in a prefix of {prefix}"
     if recorded != generated:
         yield f"{recorded} log-probabilities for {generated} generated tokens"
-    if min(request.known, default=0) < 0:
-        yield f"token id {min(request.known)} is negative"
     if request.max_tokens < 1:
         yield f"max_tokens is {request.max_tokens}, must be at least 1"
     if prefix > context_length:
@@ -115,6 +118,15 @@ def _length_faults(request: Request, context_length: int) -> Iterator[str]:
         yield (
             f"{known} tokens and {request.max_tokens} more do not fit the context of "
             f"{context_length} tokens"
+        )
+
+
+def _token_faults(request: Request, vocabulary: int | None) -> Iterator[str]:
+    if min(request.known, default=0) < 0:
+        yield f"token id {min(request.known)} is negative"
+    if vocabulary is not None and max(request.known, default=0) >= vocabulary:
+        yield (
+            f"token id {max(request.known)} is not in the model's vocabulary of {vocabulary} tokens"
         )
 
 
@@ -134,7 +146,10 @@ def _sampling_faults(request: Request) -> Iterator[str]:
 
 
 def _state_faults(
-    request: Request, snapshots_in: Path | None, snapshots_out: Path | None
+    request: Request,
+    snapshots_in: Path | None,
+    snapshots_out: Path | None,
+    kept: Collection[str],
 ) -> Iterator[str]:
     if request.state not in STATES:
         yield f"state {request.state!r} is not one of {', '.join(STATES)}"
@@ -142,3 +157,5 @@ def _state_faults(
         yield "state snapshot needs a snapshot file"
     if request.keep_snapshot and not snapshots_out:
         yield "keep_snapshot needs a file to write to"
+    if request.keep_snapshot and request.rollout_id in kept:
+        yield "keep_snapshot stands at two requests; a rollout has one snapshot"

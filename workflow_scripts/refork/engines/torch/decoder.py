@@ -47,6 +47,7 @@ class Decoder(Protocol):
     kind: StateKind
     device: torch.device
     context_length: int
+    vocabulary: int  # token ids that it can be fed
     end_tokens: frozenset[int]
     facts: Mapping[str, str]  # what goes into the fingerprint: path, kernels, attention
     invariant: bool  # whether a row's numbers depend on its own tokens alone

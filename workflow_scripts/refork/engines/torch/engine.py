@@ -40,7 +40,13 @@ class TorchEngine:
     ) -> pa.Table:
         """Run one batch group; see `interface.Engine`."""
         group = read_requests(requests)
-        check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
+        check_requests(
+            group,
+            self.facts.context_length,
+            snapshots_in,
+            snapshots_out,
+            self._decoder.vocabulary,
+        )
         rows = [_row(request, self._decoder.end_tokens) for request in group]
         with ExitStack() as stack:
             snapshots = None

@@ -34,6 +34,7 @@ class Loaded:
     device: torch.device
     dtype: torch.dtype
     context_length: int  # tokens
+    vocabulary: int  # token ids that it can be fed
     end_tokens: frozenset[int]
     digest: str  # of configuration and weights
 
@@ -69,6 +70,7 @@ def load(settings: EngineSettings, folder: Path) -> Loaded:
         device=device,
         dtype=DTYPES[settings.dtype],
         context_length=_context_length(config, tokenizer),
+        vocabulary=int(config.vocab_size),
         end_tokens=_end_tokens(model, tokenizer),
         digest=_digest(model, folder),
     )

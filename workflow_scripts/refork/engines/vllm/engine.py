@@ -53,7 +53,13 @@ class VllmEngine:
     ) -> pa.Table:
         """Run one batch group; see `interface.Engine`."""
         group = read_requests(requests)
-        check_requests(group, self.facts.context_length, snapshots_in, snapshots_out)
+        check_requests(
+            group,
+            self.facts.context_length,
+            snapshots_in,
+            snapshots_out,
+            self._loaded.vocabulary,
+        )
         self._check(group)
         layout = Layout(self._loaded.block_size, self._tail)
         resumed = [request for request in group if request.state == "snapshot"]
@@ -80,11 +86,6 @@ class VllmEngine:
                 )
             if request.keep_snapshot and not self._keeps:
                 raise EngineError(f"{name}: keep_snapshot: {REFUSED}")
-            if max(request.known) >= self._loaded.vocabulary:
-                raise EngineError(
-                    f"{name}: token id {max(request.known)} is not in the model's vocabulary of "
-                    f"{self._loaded.vocabulary} tokens"
-                )
 
     def _run(
         self, asked: GroupRequests

@@ -38,13 +38,13 @@ class DynamicDecoder:
         self.model = loaded.model
         self.device = loaded.device
         self.context_length = loaded.context_length
-        self.end_tokens = loaded.end_tokens
+        self.vocabulary, self.end_tokens = loaded.vocabulary, loaded.end_tokens
         if self.model.config._attn_implementation == "sdpa":
             self.model.set_attn_implementation(GROUPED)
         self._accepted = frozenset(inspect.signature(self.model.forward).parameters)
         try:
             self._empty = self.prefill([0], 1).state[:, :, :, :0]
-            fault = self._fault(int(loaded.config.vocab_size))
+            fault = self._fault(loaded.vocabulary)
         except FAULTS as error:
             fault = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         if fault is not None:

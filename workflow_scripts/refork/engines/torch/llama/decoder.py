@@ -49,7 +49,7 @@ class LlamaDecoder:
             Whether the compiled kernels run; by default they do on the CPU.
         """
         self.device, self.context_length = loaded.device, loaded.context_length
-        self.end_tokens = loaded.end_tokens
+        self.vocabulary, self.end_tokens = loaded.vocabulary, loaded.end_tokens
         self.kind = loaded.kind(architecture.layers, architecture.key_heads, architecture.width)
         self.invariant = kernels == "batch_invariant"
         self._compiled = self.device.type == "cpu" if compiled is None else compiled
