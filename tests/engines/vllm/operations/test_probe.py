@@ -12,16 +12,16 @@ from refork.engines.vllm.operations.attention import (
     KERNELS,
     PHASES,
     TAIL,
-    cpu_attention,
     flex_attention_by,
     torch_attention,
 )
 from refork.engines.vllm.operations.comparing import Absent, Finding
+from refork.engines.vllm.operations.cpu_attention import cpu_attention
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.probe import Extent, probe_operations
 from refork.engines.vllm.operations.sequences import Attend, Sequences, filled_pages
 from refork.engines.vllm.operations.target import Target
-from refork.engines.vllm.operations.vllm_parts import AbsentError, vllm_part
+from refork.engines.vllm.operations.vllm_parts import AbsentError, vllm_kernel, vllm_part
 
 TINY = ModelShape("tiny", 64, 4, 2, 32, 96, 300, 1e4)
 EXTENT = Extent(rows=12, sequences=5)
@@ -76,6 +76,39 @@ def test_a_kernel_that_refuses_stops_no_other(monkeypatch: pytest.MonkeyPatch) -
     assert Absent("tiny", "float32", "rms norm", "broken", "RuntimeError: no such size") in rows
     assert [row for row in rows if isinstance(row, Finding) and row.operation == "rotary"]
     assert {row.operation for row in rows} == {"rms norm", "rotary"}
+
+
+def test_a_fault_of_ours_is_no_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fault in (TypeError, AttributeError, AssertionError, ValueError, KeyError):
+
+        def faulty(_: torch.Tensor, fault: type[Exception] = fault) -> rowwise.Rows:
+            raise fault("of our own")
+
+        monkeypatch.setitem(rowwise._NORMS, "faulty", faulty)
+        with pytest.raises(fault, match="of our own"):
+            probed(chosen=["rms"])
+
+
+def test_a_kernel_that_takes_or_wants_something_else_is_absent_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kernel(rows: int, *, scale: float) -> float:
+        assert rows < 5, "at most four rows"
+        if scale < 0:
+            raise ValueError("a scale below 0")
+        return rows * scale
+
+    monkeypatch.setattr("os.kernel", kernel, raising=False)
+    run = vllm_kernel("kernel", "vllm.no_such_module", "os")
+    assert run(4, scale=2.0) == 8
+    with pytest.raises(AbsentError, match=r"this vLLM's kernel takes other arguments .*'width'"):
+        run(4, scale=2.0, width=3)
+    with pytest.raises(AbsentError, match=r"takes other arguments .*missing a required .*'scale'"):
+        run(4)
+    with pytest.raises(AbsentError, match="AssertionError: at most four rows"):
+        run(5, scale=2.0)
+    with pytest.raises(AbsentError, match="ValueError: a scale below 0"):
+        run(4, scale=-1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import torch.nn.functional as F  # noqa: N812 - as torch's own pages name it
 
 from refork.engines.describe import BLOCK_SIZES
 from refork.engines.vllm.operations.comparing import Compared, Operation, Output, compared
+from refork.engines.vllm.operations.cpu_attention import cpu_attention
 from refork.engines.vllm.operations.gpu_attention import flash_attention, triton_attention
 from refork.engines.vllm.operations.models import ModelShape
-from refork.engines.vllm.operations.sequences import Attend, Call, Sequences, paged
+from refork.engines.vllm.operations.sequences import Attend, Sequences
 from refork.engines.vllm.operations.target import Target
-from refork.engines.vllm.operations.vllm_parts import AbsentError, own_kernel, vllm_part
+from refork.engines.vllm.operations.vllm_parts import AbsentError
 
 TAIL = 9
 """Tokens of a resumed prefix that are fed again."""
@@ -60,23 +61,22 @@ def torch_attention(sequences: Sequences) -> Attend:
     """Attend by torch's scaled dot product, padded to the longest as transformers does."""
 
     def attend(numbers: Sequence[int], last: int | None) -> list[torch.Tensor]:
-        lengths = [sequences.lengths[number] for number in numbers]
-        asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
-        counts = [len(queries) for queries in asked]
-        token = torch.arange(max(lengths), device=sequences.target.device)
-        query = torch.arange(max(counts), device=sequences.target.device)
-        first = torch.tensor(lengths, device=token.device) - torch.tensor(
-            counts, device=token.device
+        asked, device = sequences.asked(numbers, last), sequences.target.device
+        lengths, counts = (
+            torch.tensor(part, device=device) for part in (asked.lengths, asked.counts)
         )
+        token = torch.arange(max(asked.lengths), device=device)
+        query = torch.arange(max(asked.counts), device=device)
+        first = lengths - counts
         mask = token <= (first[:, None] + query)[:, :, None]
         out = F.scaled_dot_product_attention(
-            _padded(asked),
+            _padded(asked.queries),
             _padded([sequences.keys[number] for number in numbers]),
             _padded([sequences.values[number] for number in numbers]),
             attn_mask=mask[:, None],
             enable_gqa=True,
         )
-        return [rows[:, :n].transpose(0, 1) for rows, n in zip(out, counts, strict=True)]
+        return [rows[:, :n].transpose(0, 1) for rows, n in zip(out, asked.counts, strict=True)]
 
     return attend
 
@@ -99,9 +99,8 @@ def flex_attention_by(sequences: Sequences, run: Callable[..., torch.Tensor]) ->
     """Attend by FlexAttention, compiled or not."""
 
     def attend(numbers: Sequence[int], last: int | None) -> list[torch.Tensor]:
-        lengths = [sequences.lengths[number] for number in numbers]
-        asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
-        counts, device = [len(queries) for queries in asked], sequences.target.device
+        asked, device = sequences.asked(numbers, last), sequences.target.device
+        lengths, counts = asked.lengths, asked.counts
 
         def owners(parts: list[int]) -> torch.Tensor:
             return torch.repeat_interleave(
@@ -128,71 +127,12 @@ def flex_attention_by(sequences: Sequences, run: Callable[..., torch.Tensor]) ->
         keys = [sequences.keys[number] for number in numbers]
         values = [sequences.values[number] for number in numbers]
         query, key, value = (
-            torch.cat(part).transpose(0, 1)[None] for part in (asked, keys, values)
+            torch.cat(part).transpose(0, 1)[None] for part in (asked.queries, keys, values)
         )
         out = run(query, key, value, block_mask=mask, enable_gqa=True)
         return list(torch.split(out[0].transpose(0, 1), counts))
 
     return attend
-
-
-def cpu_attention(sequences: Sequences) -> Attend:
-    """Attend by vLLM's kernel for CPUs."""
-    target, shape = sequences.target, sequences.shape
-    if target.device != "cpu":
-        raise AbsentError("a kernel for CPUs")
-    own_kernel("cpu_attention_with_kv_cache")
-    part = {
-        name: vllm_part(name, "vllm._custom_ops")
-        for name in (
-            "cpu_attn_reshape_and_cache",
-            "cpu_attn_get_scheduler_metadata",
-            "cpu_attention_with_kv_cache",
-        )
-    }
-    isa = vllm_part("_get_attn_isa", "vllm.v1.attention.backends.cpu_attn")(
-        target.dtype, sequences.page, shape.head_size
-    )
-    size = (sequences.pages, shape.kv_heads, sequences.page, shape.head_size)
-    keys, values = (torch.zeros(size, dtype=target.dtype) for _ in range(2))
-    part["cpu_attn_reshape_and_cache"](
-        torch.cat(sequences.keys), torch.cat(sequences.values), keys, values, sequences.slots, isa
-    )
-
-    def run(call: Call) -> torch.Tensor:
-        out = torch.empty_like(call.queries)
-        schedule = part["cpu_attn_get_scheduler_metadata"](
-            num_reqs=len(call.lengths),
-            num_heads=shape.heads,
-            num_kv_heads=shape.kv_heads,
-            head_dim=shape.head_size,
-            seq_lens=call.lengths,
-            dtype=target.dtype,
-            query_start_loc=call.starts,
-            causal=True,
-            sliding_window_size=-1,
-            isa=isa,
-            enable_kv_split=True,
-        )
-        part["cpu_attention_with_kv_cache"](
-            query=call.queries,
-            key_cache=keys,
-            value_cache=values,
-            output=out,
-            query_start_loc=call.starts,
-            seq_lens=call.lengths,
-            scale=call.scale,
-            causal=True,
-            alibi_slopes=None,
-            sliding_window=-1,
-            block_table=call.tables,
-            softcap=0.0,
-            scheduler_metadata=schedule,
-            s_aux=None,
-        )
-        return out
-
-    return paged(sequences, run)
 
 
 KERNELS: dict[str, Callable[[Sequences], Attend]] = {

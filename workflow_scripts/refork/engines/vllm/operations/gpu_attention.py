@@ -11,7 +11,7 @@ from refork.engines.vllm.operations.sequences import (
     filled_pages,
     paged,
 )
-from refork.engines.vllm.operations.vllm_parts import AbsentError, vllm_part
+from refork.engines.vllm.operations.vllm_parts import AbsentError, vllm_kernel, vllm_part
 
 SEGMENTS = 16
 """Parts into which vLLM's Triton decode cuts the keys of a few sequences (its constant)."""
@@ -29,7 +29,7 @@ def flash_attention(version: int, splits: int) -> Callable[[Sequences], Attend]:
         reason = vllm_part("fa_version_unsupported_reason", module)(version)
         if reason:
             raise AbsentError(reason)
-        attend = vllm_part("flash_attn_varlen_func", module)
+        attend = vllm_kernel("flash_attn_varlen_func", module)
         keys, values = filled_pages(sequences)
 
         def run(call: Call) -> torch.Tensor:
@@ -37,15 +37,9 @@ def flash_attention(version: int, splits: int) -> Callable[[Sequences], Attend]:
                 call.queries,
                 keys,
                 values,
-                max_seqlen_q=call.most_queries,
-                cu_seqlens_q=call.starts,
-                max_seqlen_k=call.longest,
-                seqused_k=call.lengths,
-                softmax_scale=call.scale,
-                causal=True,
-                block_table=call.tables,
                 num_splits=splits,
                 fa_version=version,
+                **call.of_flash,
             )
             return result
 
@@ -60,7 +54,7 @@ def triton_attention(cut: bool) -> Callable[[Sequences], Attend]:
     def make(sequences: Sequences) -> Attend:
         if sequences.target.device != "cuda":
             raise AbsentError("a Triton kernel: needs a GPU")
-        attend = vllm_part("unified_attention", "vllm.v1.attention.ops.triton_unified_attention")
+        attend = vllm_kernel("unified_attention", "vllm.v1.attention.ops.triton_unified_attention")
         keys, values = filled_pages(sequences)
         further = _segments(sequences) if cut else {}
 
@@ -71,18 +65,12 @@ def triton_attention(cut: bool) -> Callable[[Sequences], Attend]:
                 k=keys,
                 v=values,
                 out=out,
-                cu_seqlens_q=call.starts,
-                max_seqlen_q=call.most_queries,
-                seqused_k=call.lengths,
-                max_seqlen_k=call.longest,
-                softmax_scale=call.scale,
-                causal=True,
                 window_size=(-1, -1),
-                block_table=call.tables,
                 softcap=0,
                 q_descale=None,
                 k_descale=None,
                 v_descale=None,
+                **call.of_flash,
                 **further,
             )
             return out

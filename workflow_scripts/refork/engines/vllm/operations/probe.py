@@ -16,7 +16,7 @@ from refork.engines.vllm.operations.comparing import Absent, Compared, Finding, 
 from refork.engines.vllm.operations.models import ModelShape
 from refork.engines.vllm.operations.rowwise import rowwise_operations
 from refork.engines.vllm.operations.target import Target
-from refork.engines.vllm.operations.vllm_parts import AbsentError, first_line
+from refork.engines.vllm.operations.vllm_parts import AbsentError, reason_of
 from refork.errors import EngineError
 
 ROWS = {"cpu": 256, "cuda": 8192}
@@ -64,8 +64,7 @@ def probe_operations(
                 prefills.setdefault(kernel, operation)
                 found += _as_prefill(prefills[kernel], operation)
         except refusals() as error:
-            reason = str(error) if isinstance(error, AbsentError) else first_line(error)
-            yield Absent(*label, name, kernel, reason)
+            yield Absent(*label, name, kernel, reason_of(error))
             continue
         for way, result in found:
             yield Finding(
@@ -89,16 +88,12 @@ def _as_prefill(prefill: Operation, operation: Operation) -> list[tuple[str, Com
 
 
 def refusals() -> tuple[type[BaseException], ...]:
-    """Return what kernels raise where they cannot run; Triton's errors have no common base."""
-    known: tuple[type[BaseException], ...] = (
-        AbsentError,
-        RuntimeError,
-        ImportError,
-        AttributeError,
-        TypeError,
-        ValueError,
-        AssertionError,
-    )
+    """Return what says that a kernel cannot run here; all else is a fault and stops the probe.
+
+    torch raises RuntimeError, where a library is missing ImportError; Triton's errors have a base
+    of their own. What vLLM's functions raise is an `AbsentError` by then, see `vllm_kernel`.
+    """
+    known: tuple[type[BaseException], ...] = (AbsentError, RuntimeError, ImportError)
     if find_spec("triton") is None:
         return known
     found: type[BaseException] = import_module("triton.errors").TritonError

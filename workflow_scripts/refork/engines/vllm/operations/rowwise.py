@@ -13,7 +13,7 @@ from refork.engines.vllm.operations.vllm_parts import (
     BATCH_INVARIANT,
     AbsentError,
     own_kernel,
-    vllm_part,
+    vllm_kernel,
 )
 
 EPSILON = 1e-5
@@ -79,7 +79,7 @@ def _torch_linear(weight: torch.Tensor) -> Rows:
 
 def _invariant_linear(weight: torch.Tensor) -> Rows:
     _gpu_only(weight)
-    product = vllm_part("matmul_persistent", *BATCH_INVARIANT)
+    product = vllm_kernel("matmul_persistent", *BATCH_INVARIANT)
     return lambda values, _: product(values, weight.t())
 
 
@@ -116,7 +116,7 @@ def _added_norm(weight: torch.Tensor) -> Rows:
 
 def _invariant_norm(weight: torch.Tensor) -> Rows:
     _gpu_only(weight)
-    norm = vllm_part("rms_norm_batch_invariant", *BATCH_INVARIANT)
+    norm = vllm_kernel("rms_norm_batch_invariant", *BATCH_INVARIANT)
     return lambda values, _: norm(values, weight, EPSILON)
 
 
@@ -175,7 +175,7 @@ def _torch_softmax() -> Rows:
 
 
 def _invariant_softmax() -> Rows:
-    softmax = vllm_part("log_softmax", *BATCH_INVARIANT)
+    softmax = vllm_kernel("log_softmax", *BATCH_INVARIANT)
 
     def run(values: torch.Tensor, _: Sequence[int]) -> torch.Tensor:
         _gpu_only(values)

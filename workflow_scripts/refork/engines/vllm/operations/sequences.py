@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import torch
 
@@ -61,6 +62,12 @@ class Sequences:
             slots.append(page * self.page + token % self.page)
         return torch.cat(slots)
 
+    def asked(self, numbers: Sequence[int], last: int | None) -> "Asked":
+        """Give some sequences, of each the queries of its last tokens (None: of all)."""
+        queries = [self.queries[number][-last if last else 0 :] for number in numbers]
+        lengths = [self.lengths[number] for number in numbers]
+        return Asked(queries, [len(part) for part in queries], lengths)
+
     @property
     def pages(self) -> int:
         """Pages of all sequences together."""
@@ -75,8 +82,17 @@ class Sequences:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Sequences of one call; an element a sequence."""
+
+    queries: list[torch.Tensor]  # (tokens, heads, head size)
+    counts: list[int]  # queries
+    lengths: list[int]  # keys
+
+
+@dataclass(frozen=True)
 class Call:
-    """One call of a kernel over pages: some sequences, of each the queries of its last tokens."""
+    """One call of a kernel over pages."""
 
     queries: torch.Tensor  # (tokens, heads, head size), one sequence behind the other
     starts: torch.Tensor  # of every sequence's queries, and the end
@@ -85,6 +101,19 @@ class Call:
     longest: int
     tables: torch.Tensor  # pages of every sequence
     scale: float
+
+    @property
+    def of_flash(self) -> dict[str, Any]:
+        """Arguments by the names of FlashAttention, which vLLM's Triton kernel took over."""
+        return {
+            "max_seqlen_q": self.most_queries,
+            "cu_seqlens_q": self.starts,
+            "max_seqlen_k": self.longest,
+            "seqused_k": self.lengths,
+            "softmax_scale": self.scale,
+            "causal": True,
+            "block_table": self.tables,
+        }
 
 
 Attend = Callable[[Sequence[int], int | None], list[torch.Tensor]]
@@ -95,22 +124,20 @@ def paged(sequences: Sequences, run: Callable[[Call], torch.Tensor]) -> Attend:
     """Make an attention of sequences out of a kernel over pages."""
 
     def attend(numbers: Sequence[int], last: int | None) -> list[torch.Tensor]:
-        asked = [sequences.queries[number][-last if last else 0 :] for number in numbers]
-        counts = [len(queries) for queries in asked]
-        lengths = [sequences.lengths[number] for number in numbers]
+        asked = sequences.asked(numbers, last)
         chosen = torch.tensor(numbers, device=sequences.target.device)
         out = run(
             Call(
-                queries=torch.cat(asked),
-                starts=sequences.target.whole([0, *accumulate(counts)]),
-                most_queries=max(counts),
-                lengths=sequences.target.whole(lengths),
-                longest=max(lengths),
+                queries=torch.cat(asked.queries),
+                starts=sequences.target.whole([0, *accumulate(asked.counts)]),
+                most_queries=max(asked.counts),
+                lengths=sequences.target.whole(asked.lengths),
+                longest=max(asked.lengths),
                 tables=sequences.tables[chosen],
                 scale=float(sequences.shape.head_size) ** -0.5,
             )
         )
-        return list(torch.split(out, counts))
+        return list(torch.split(out, asked.counts))
 
     return attend
 

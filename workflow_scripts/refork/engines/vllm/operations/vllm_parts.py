@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+from collections.abc import Callable
 from typing import Any
 
 BATCH_INVARIANT = (
@@ -31,6 +32,33 @@ def vllm_part(name: str, *modules: str) -> Any:
         except (ImportError, AttributeError, OSError, RuntimeError, AssertionError) as error:
             reasons.append(first_line(error))
     raise AbsentError(reasons[0])
+
+
+def vllm_kernel(name: str, *modules: str) -> Callable[..., Any]:
+    """Import a function of vLLM that is a kernel; where it refuses, it is absent.
+
+    Kernels refuse sizes and dtypes by assertions and ValueErrors. A call that its version does not
+    take is told apart from both: whatever else is raised is a fault and stops the probe.
+
+    Raises
+    ------
+    AbsentError
+        No module has it; and, of a call, it takes other arguments or refuses these.
+    """
+    kernel = vllm_part(name, *modules)
+    taken = inspect.signature(kernel)
+
+    def run(*given: Any, **named: Any) -> Any:
+        try:
+            taken.bind(*given, **named)
+        except TypeError as error:
+            raise AbsentError(f"this vLLM's {name} takes other arguments ({error})") from error
+        try:
+            return kernel(*given, **named)
+        except (AssertionError, ValueError) as error:
+            raise AbsentError(first_line(error)) from error
+
+    return run
 
 
 def own_kernel(name: str) -> Any:
@@ -63,6 +91,11 @@ def use_batch_invariant_kernels() -> None:
     if inspect.signature(begin).parameters:
         raise AbsentError("this vLLM sets batch invariance up for one attention backend at a time")
     begin()
+
+
+def reason_of(error: BaseException) -> str:
+    """Say why a kernel is absent: in our words, or by the first line of an error of others."""
+    return str(error) if isinstance(error, AbsentError) else first_line(error)
 
 
 def first_line(error: BaseException) -> str:
