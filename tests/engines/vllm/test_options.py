@@ -2,8 +2,11 @@
 
 import importlib.util
 import os
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import make_dataclass, replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +15,13 @@ import torch
 from refork.engines import open_engine
 from refork.engines.interface import EngineSettings, VllmSettings
 from refork.engines.vllm.options import (
+    ARGUMENTS,
     FREE,
+    INVARIANT,
+    SAMPLING,
     block_size,
     check_settings,
+    check_version,
     llm_arguments,
     merged,
     set_environment,
@@ -69,6 +76,54 @@ def test_cuda_that_is_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=2, snapshots=True)))
     with pytest.raises(EngineError, match="3 GPUs are asked for, but at most 2 can be had"):
         check_settings(replace(CUDA, vllm=VllmSettings(tensor_parallel=3)))
+
+
+@pytest.fixture
+def version(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable[str]], Any]:
+    """Return a maker of a vLLM for CUDA whose `LLM` takes these arguments."""
+
+    def make(arguments: Iterable[str]) -> Any:
+        vllm, arg_utils, platforms = map(
+            ModuleType, ("vllm", "vllm.engine.arg_utils", "vllm.platforms")
+        )
+        arguments_of_llm = make_dataclass("EngineArgs", sorted(arguments))
+        vars(arg_utils)["EngineArgs"] = arguments_of_llm
+        vars(platforms)["current_platform"] = SimpleNamespace(
+            is_cpu=lambda: False, device_name="cuda"
+        )
+        for module in (vllm, arg_utils, platforms):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        sampling = make_dataclass("SamplingParams", SAMPLING)
+        return SimpleNamespace(__version__="0.20", SamplingParams=sampling)
+
+    return make
+
+
+@pytest.mark.parametrize("lacking", INVARIANT)
+def test_a_vllm_without_what_batch_invariant_kernels_need_is_said(
+    lacking: str, version: Callable[[Iterable[str]], Any]
+) -> None:
+    invariant = replace(CUDA, kernels="batch_invariant")
+    check_version(version({*ARGUMENTS, *INVARIANT}), invariant)
+    vllm = version({*ARGUMENTS, *INVARIANT} - {lacking})
+    with pytest.raises(EngineError, match=f"^vllm 0.20 lacks {lacking}; tested are 0.24 on CUDA"):
+        check_version(vllm, invariant)
+    check_version(vllm, CUDA)  # stock kernels do without
+
+
+def test_a_vllm_without_what_every_run_needs_is_said(
+    version: Callable[[Iterable[str]], Any],
+) -> None:
+    vllm = version({*ARGUMENTS} - {"block_size", "logits_processors"})
+    vllm.SamplingParams = make_dataclass("SamplingParams", {*SAMPLING} - {"extra_args"})
+    words = "^vllm 0.20 lacks block_size, logits_processors, extra_args; tested are"
+    with pytest.raises(EngineError, match=words):
+        check_version(vllm, CUDA)
+
+
+def test_a_vllm_of_another_device_is_said(version: Callable[[Iterable[str]], Any]) -> None:
+    with pytest.raises(EngineError, match="is 'cpu', but the vllm of this environment is built"):
+        check_version(version(ARGUMENTS), CPU)
 
 
 def test_blocks_are_those_of_the_device_or_those_asked_for() -> None:
