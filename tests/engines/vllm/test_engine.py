@@ -18,6 +18,7 @@ from helpers.tiny_model import CONTEXT_LENGTH
 from helpers.tiny_tokenizer import write_tokenizer
 from refork.engines.describe import BLOCK_SIZES
 from refork.engines.interface import EngineSettings, VllmSettings
+from refork.engines.sampling import LogitsError
 from refork.engines.vllm.engine import VllmEngine
 from refork.engines.vllm.group_requests import GroupRequests, VllmRequest
 from refork.engines.vllm.loop import Loop
@@ -252,6 +253,31 @@ def test_a_model_without_numbers_is_said(wide_model: Path, tmp_path: Path) -> No
     engine = open_subject(tmp_path).engine
     with pytest.raises(EngineError, match=r"question q0, rollout 0: .*NaN"):
         engine.run_group(fresh([[40, 41, 42]], rollouts=1), None, None)
+
+
+@pytest.mark.parametrize(
+    "error", [LogitsError(1), RuntimeError(f"Worker failed: '{LogitsError(1)}'")]
+)
+def test_a_worker_of_another_process_says_it_too(
+    wide: Subject, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = wide.engine
+    assert isinstance(engine, VllmEngine)
+    requests = fresh(wide.prompts, rollouts=1)
+
+    def fails() -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._loaded.engine, "step", fails)
+        with pytest.raises(EngineError, match=f"question q1, rollout 0: {LogitsError.WORDS}$"):
+            engine.run_group(requests, None, None)
+    assert engine.run_group(requests, None, None).num_rows == len(wide.prompts)
+    with monkeypatch.context() as patch:
+        error = RuntimeError("CUDA error: an illegal memory access")
+        patch.setattr(engine._loaded.engine, "step", fails)
+        with pytest.raises(RuntimeError, match="illegal memory"):
+            engine.run_group(requests, None, None)
 
 
 def test_the_engine_says_what_it_is(wide: Subject) -> None:

@@ -1,5 +1,6 @@
 """How rows are drawn, and what was drawn."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +88,20 @@ class LogitsError(EngineError):
     Whoever knows the request of `row` names its question.
     """
 
+    WORDS = "the model's logits are NaN or infinite"
+
     def __init__(self, row: int) -> None:
         """Say which row of the logits it is."""
-        super().__init__("the model's logits are NaN or infinite")
+        super().__init__(f"row {row}: {self.WORDS}")
         self.row = row
+
+    @classmethod
+    def told(cls, error: Exception) -> "LogitsError | None":
+        """Find it in an error, of which another process may hand over the words alone."""
+        if isinstance(error, cls):
+            return error
+        found = re.search(rf"row (\d+): {cls.WORDS}", str(error))
+        return None if found is None else cls(int(found[1]))
 
     @classmethod
     def raise_if_any(cls, faulty: Any) -> None:

@@ -155,7 +155,7 @@ def naming(requests: Sequence[Request]) -> Iterator[None]:
     except LogitsError as error:
         request = requests[min(error.row, len(requests) - 1)]
         raise EngineError(
-            f"question {request.question_id}, rollout {request.rollout}: {error}"
+            f"question {request.question_id}, rollout {request.rollout}: {LogitsError.WORDS}"
         ) from error
 
 

@@ -91,9 +91,13 @@ class Loop:
         """Step, and give what has finished."""
         try:
             outputs = self._engine.step()
-        except LogitsError as error:
+        except (LogitsError, RuntimeError) as error:
+            # Of a worker in another process vLLM hands over a RuntimeError with its words.
+            fault = LogitsError.told(error)
+            if fault is None:
+                raise
             names = {one.key: one.name for one in self._live.values()}
-            raise EngineError(f"{names[error.row]}: {error}") from error
+            raise EngineError(f"{names[fault.row]}: {fault.WORDS}") from error
         return [output for output in outputs if output.finished]
 
     def _add(self, request: VllmRequest) -> str:
