@@ -25,6 +25,8 @@ VLLM = (
 """Marks of what runs vLLM, which warns of its own code and of the torch that it is made for."""
 _KEPT: list[Engine] = []
 """Engines of vLLM, until the process ends: one that goes takes down what the others share."""
+CLOSE = 1e-3
+"""Most that a log-probability may differ in float32 when a state is made another way."""
 RESUMED = ("snapshot", "decode_replay", "prefill")
 SENTENCES = (
     "Tom has 4 red pens and 9 blue pens. How many pens does he have?",
@@ -88,14 +90,18 @@ class Subject:
         """Assert that the same was drawn, from states made in the way that `state` says.
 
         Batch-invariant kernels give the same numbers bit for bit, but the prefill kernels are
-        others. Else all tokens are the same in float32 and most first ones in bfloat16, for there
-        the batch and the prefill change a first token here and there.
+        others. Else all tokens are the same in float32, their log-probabilities close, and most
+        first tokens the same in bfloat16, for there the batch and the prefill change a first token
+        here and there.
         """
         tokens, expected = ([row["token_ids"] for row in rows] for rows in (results, others))
         if self.invariant and state != "prefill":
             assert list(results) == list(others)
         elif self.settings.dtype == "float32":
             assert tokens == expected
+            for name in ("logprobs", "top_logprobs"):
+                given, wanted = ([row[name] for row in rows] for rows in (results, others))
+                assert _flat(given) == pytest.approx(_flat(wanted), abs=CLOSE)
         else:
             pairs = list(zip(tokens, expected, strict=True))
             assert sum(one[:1] == other[:1] for one, other in pairs) >= 0.75 * len(pairs)
@@ -103,6 +109,13 @@ class Subject:
     def open(self, **changes: Any) -> Engine:
         """Open another engine on the same model."""
         return _open(replace(self.settings, **changes), self.folder)
+
+
+def _flat(numbers: Any) -> list[float]:
+    """Give the numbers of nested lists, one behind the other."""
+    if not isinstance(numbers, list):
+        return [numbers]
+    return [number for part in numbers for number in _flat(part)]
 
 
 def make_subject(kind: str, dtype: str, folder: Path, fidelity: float, **settings: Any) -> Subject:

@@ -69,6 +69,15 @@ def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: 
         assert result["token_ids"] == generated[0, len(prompt) :].tolist()
 
 
+def test_tokens_that_the_model_lacks_are_refused(tiny_subject: Subject) -> None:
+    vocabulary = 260
+    tiny_subject.engine.run_group(fresh([[1, 2, vocabulary - 1]], rollouts=1), None, None)
+    requests = fresh([[1, 2, vocabulary]], rollouts=1)
+    words = f"question q0, rollout 0: token id {vocabulary} is not in the model's vocabulary"
+    with pytest.raises(EngineError, match=words):
+        tiny_subject.engine.run_group(requests, None, None)
+
+
 def test_log_probabilities_are_the_models_own(tiny_subject: Subject) -> None:
     requests = fresh(tiny_subject.prompts, rollouts=3)
     results = tiny_subject.engine.run_group(requests, None, None)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,39 @@ def test_salts_isolate_and_nothing_is_remembered_across_groups(wide: Subject) ->
     engine._loaded.forget()
     assert cached(("one", True)) == [0]
     engine._loaded.forget()
+
+
+def test_the_cache_is_empty_behind_a_group(
+    wide: Subject, base: tuple[pa.Table, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = wide.engine
+    assert isinstance(engine, VllmEngine)
+    monkeypatch.setattr(engine, "_groups", count(1000))
+    engine.run_group(base[0], None, None)
+    prompt = [*base[0]["token_ids"][0].as_py(), 1]
+    assert len(prompt) > BLOCK  # a full block of it was written under that salt
+    asked = VllmRequest("a test", prompt, None, 1, frozenset(), "group 1000")
+    loop = Loop(engine._loaded.engine, 1, 0, asked)
+    assert [done.cached_tokens for done in loop.run(iter([asked, asked]))] == [0, BLOCK]
+    engine._loaded.forget()
+
+
+def test_results_are_those_of_their_requests_in_whatever_order_they_end(
+    wide: Subject, base: tuple[pa.Table, pa.Table]
+) -> None:
+    requests, results = base
+    request, result = requests.to_pylist()[0], results.to_pylist()[0]
+    # The later ones end first, and find less in the cache.
+    cuts = [(70, 9), (40, 6), (20, 3), (1, 1)]
+    again = table([{**cut(request, result, at), "max_tokens": most} for at, most in cuts])
+    found = wide.engine.run_group(again, None, None).to_pylist()
+    prompt = request["prompt_length"]
+    cached = [(prompt + at) // BLOCK * BLOCK for at, _ in cuts]
+    assert len(set(cached)) > 2
+    assert [row["cached_tokens"] for row in found] == cached
+    assert [row["token_ids"] for row in found] == [
+        result["token_ids"][at + 1 : at + 1 + most] for at, most in cuts
+    ]
 
 
 def test_a_decoded_tail_is_forced_and_measured(
@@ -242,6 +276,12 @@ def test_every_end_token_of_model_and_tokenizer_ends(
     first = ended.run_group(requests, None, None).to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
+
+
+def test_tokens_that_the_model_lacks_are_refused(wide: Subject) -> None:
+    requests = fresh([[1, 2, 10_000]], rollouts=1)
+    with pytest.raises(EngineError, match="question q0, rollout 0: token id 10000 is not in"):
+        wide.engine.run_group(requests, None, None)
 
 
 def test_a_model_without_numbers_is_said(wide_model: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_all_full_blocks_but_the_last_token_are_found(
     assert one.instructions is not None
     assert (one.instructions.forced, one.max_tokens) == ([], 7)
     assert one.instructions.position == len(one.prompt)
+    assert one.ends == frozenset({END})
     assert one.instructions.seed == -1  # of uint64, in two's complement
 
 
@@ -50,6 +51,7 @@ def test_a_decoded_tail_begins_one_token_behind_the_last_full_block() -> None:
     assert one.instructions.forced == [9, 10, 50]
     assert one.instructions.position == 9
     assert one.max_tokens == 3 + 7
+    assert one.ends == frozenset({END})
 
 
 def test_a_decoded_tail_begins_behind_the_prompt() -> None:
