@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from helpers.engines import RESUMED, Subject
 from helpers.requests import GREEDY, SAMPLED, drawn, fresh, remainders, resumed, table
 from refork.data.schemas import REQUESTS, RESULTS
-from refork.engines.interface import Engine
+from refork.engines.interface import Engine, replayed_tokens
 from refork.errors import EngineError
 
 
@@ -128,6 +128,10 @@ def test_token_counts_are_true(subject: Subject, base: Base, state: str) -> None
     recomputed = [prefix - taken for prefix, taken in zip(prefixes, cached, strict=True)]
     assert results["cached_tokens"].to_pylist() == cached
     assert results["recomputed_tokens"].to_pylist() == recomputed
+    if subject.settings.kind != "synthetic":  # which computes what others have to decode again
+        prompts = requests["prompt_length"].to_pylist()
+        again = [prefix - prompt for prefix, prompt in zip(prefixes, prompts, strict=True)]
+        assert replayed_tokens(results) == (sum(again) if state == "decode_replay" else 0)
 
 
 def test_base_rollouts_take_nothing_over(base: Base) -> None:

@@ -252,7 +252,7 @@ def _continuation(
 
 
 def _engine_facts(engine: dict[str, str]) -> Row:
-    return {"tokens": 120_000, "requests": 1152, "engine": engine}
+    return {"tokens": 120_000, "requests": 1152, "replayed_tokens": 4800, "engine": engine}
 
 
 def _dtype(name: str) -> str:

@@ -113,6 +113,8 @@ def test_costs_and_fingerprints(study: StudyData) -> None:
     costs = stage_costs(study.variants[0])
     assert [cost.stage for cost in costs][:2] == ["sample_rollouts", "resample, exact"]
     assert costs[0].hash == record_hash(study.variants[0].manifests[0]["stage"])
+    assert (costs[0].requests, costs[0].tokens, costs[0].replayed) == (1152, 120_000, 4800)
     assert costs[-1].tokens is None
+    assert costs[-1].replayed is None
     assert [item.variants for item in fingerprints(study)] == [("stock",), ("fp32",)]
     assert ("torch", "2.11.0") in fingerprints(study)[0].facts

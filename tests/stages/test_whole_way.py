@@ -13,7 +13,9 @@ from refork.data.journal import Journal
 from refork.data.schemas import PIVOTS
 from refork.data.tables import from_rows
 from refork.engines.describe import describe
+from refork.engines.interface import with_replayed_tokens
 from refork.engines.synthetic.chain import credit, sampling_probabilities
+from refork.engines.synthetic.engine import SyntheticEngine
 from refork.engines.synthetic.model import read_chain
 from refork.errors import EngineError
 from refork.stages.engine_job import EngineJob, run_groups
@@ -200,6 +202,22 @@ def test_a_restart_takes_over_what_is_finished(
     table, facts = resample(job, way.rollouts, snapshots, way.pivots, range(K))
     assert table.to_pylist() == of_pass(way.continuations, "refeed")
     assert facts["batch_groups"] == len(groups)
+
+
+def test_tokens_that_an_engine_decoded_again_are_counted(
+    way: Way, synthetic_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_group = SyntheticEngine.run_group
+
+    def replaying(self: SyntheticEngine, *given: Any) -> pa.Table:
+        return with_replayed_tokens(run_group(self, *given), 7)
+
+    monkeypatch.setattr(SyntheticEngine, "run_group", replaying)
+    settings = {"resample": RESAMPLE.model_dump(), "pass": PASSES[2].model_dump()}
+    job = _job(tmp_path, synthetic_model, settings)
+    groups = list(resample_groups(way.rollouts, way.pivots, job.stage["settings"], range(K)))[:3]
+    for _ in range(2):  # a journal tells it, too
+        assert run_groups(job, groups)[1]["replayed_tokens"] == 3 * 7
 
 
 def test_an_engine_that_is_not_the_locked_one_stops_the_job(

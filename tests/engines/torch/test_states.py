@@ -75,6 +75,7 @@ def test_a_snapshot_is_read_once_as_far_as_the_group_asks_for(snapshots: ReadSna
     assert snapshots.read == []  # lazily
     entries = [states.start(each)[0] for each in group]
     assert snapshots.read == [("q/0", len(PROMPT) + 3)]
+    assert states.replayed_tokens == 0
     assert len({id(entry.state) for entry in entries}) == 1
     assert [entry.tokens for entry in entries] == [4, 6, 3]
     assert all(entry.logits is None for entry in entries)
@@ -152,6 +153,7 @@ def test_rollouts_are_replayed_once_side_by_side_before_all_else() -> None:
     ]
     entries = [states.start(each)[0] for each in group]
     assert len(decoder.steps) == 4
+    assert states.replayed_tokens == 4 + 2
     assert [entry.tokens for entry in entries] == [4, 5, 7, 4]
     assert entries[0].state is entries[2].state
     assert tokens_of(entries[0].state) == [*PROMPT, *GENERATED[:4]]
@@ -170,6 +172,7 @@ def test_invariant_kernels_replay_each_rollout_alone() -> None:
     states = begin(decoder, group)
     references = [weakref.ref(states.start(each)[0].state) for each in group]
     assert decoder.fed == [[*PROMPT, *GENERATED[:4]]]
+    assert states.replayed_tokens == 4
     assert not decoder.steps
     assert not decoder.prefilled
     assert references[0]() is None

@@ -20,6 +20,7 @@ def test_a_rollout_is_replayed_to_its_longest_prefix_in_order_of_appearance() ->
     assert first.max_tokens == 7  # one more, so that the last token is fed
     assert first.ends == frozenset()
     assert second.max_tokens == 3
+    assert laid.replayed_tokens == 6 + 2
     assert (
         laid.replay_key(laid.group[0]) == laid.replay_key(laid.group[2]) == first.instructions.key
     )
@@ -49,6 +50,7 @@ def test_a_decoded_tail_begins_one_token_behind_the_last_full_block() -> None:
     assert one.prompt == list(range(9))
     assert one.instructions is not None
     assert one.instructions.forced == [9, 10, 50]
+    assert asked(request(11), tail="decode").replayed_tokens == 8
     assert one.instructions.position == 9
     assert one.max_tokens == 3 + 7
     assert one.ends == frozenset({END})

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 ROLLOUT_ID = "{question_id}/{rollout}"
+_REPLAYED = "replayed_tokens"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,16 @@ class EngineFacts:
     fingerprint: Mapping[str, str]
 
 
+def with_replayed_tokens(results: pa.Table, tokens: int) -> pa.Table:
+    """Note on results how many generated tokens were decoded once more to reach their states."""
+    return results.replace_schema_metadata({_REPLAYED: str(tokens)})
+
+
+def replayed_tokens(results: pa.Table) -> int:
+    """Read off results how many tokens were decoded once more; 0 where nothing is noted."""
+    return int((results.schema.metadata or {}).get(_REPLAYED.encode(), 0))
+
+
 class Engine(Protocol):
     """A loaded model that runs batch groups; nothing is batched or remembered across groups."""
 
@@ -86,6 +97,8 @@ class Engine(Protocol):
         Of a resumed prefix, `cached_tokens` were taken over and `recomputed_tokens` fed again; a
         base rollout (`fresh`) has neither. `fidelity` is 0 where a state was taken over bit for bit
         and null where nothing can be compared. Nothing is drawn behind a forced end token.
+        `replayed_tokens` of the results is the cost of states that were decoded once more for
+        several requests, which no request can be charged with.
 
         Raises
         ------

@@ -29,8 +29,10 @@ class Difference:
 class StageCost:
     """One stage of one variant: its hash and what its jobs cost together.
 
-    Tokens and requests are null where no engine ran. Seconds stand in the manifests alone: a run
-    that was killed and restarted gives the same report as an undisturbed one.
+    `tokens` were generated, `replayed` decoded once more to reach decode-time states. They and the
+    requests are null where no engine ran, `replayed` also where no manifest says. Seconds stand in
+    the manifests alone: a run that was killed and restarted gives the same report as an undisturbed
+    one.
     """
 
     variant: str
@@ -39,6 +41,7 @@ class StageCost:
     jobs: int
     requests: int | None
     tokens: int | None
+    replayed: int | None
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def stage_costs(variant: VariantData) -> list[StageCost]:
             jobs=len(manifests),
             requests=_total(manifests, "requests"),
             tokens=_total(manifests, "tokens"),
+            replayed=_total(manifests, "replayed_tokens"),
         )
         for (stage, hash_), manifests in jobs.items()
     ]

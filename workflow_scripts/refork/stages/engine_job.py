@@ -15,7 +15,13 @@ from refork.data.journal import Journal
 from refork.data.tables import Row
 from refork.engines import open_engine
 from refork.engines.describe import describe
-from refork.engines.interface import Engine, EngineSettings, SyntheticSettings, VllmSettings
+from refork.engines.interface import (
+    Engine,
+    EngineSettings,
+    SyntheticSettings,
+    VllmSettings,
+    replayed_tokens,
+)
 from refork.errors import EngineError
 from refork.stages.batch_groups import BatchGroup
 from refork.stages.gpus import lease_gpus
@@ -98,7 +104,8 @@ def _run(
         requests = groups[place].requests
         results = engine.run_group(requests, snapshots_in, job.journal.snapshots(requests))
         fingerprint = canonical_json(dict(engine.facts.fingerprint))
-        results = results.replace_schema_metadata({"engine": fingerprint})
+        metadata = results.schema.metadata or {}
+        results = results.replace_schema_metadata({**metadata, b"engine": fingerprint})
         job.journal.keep(requests, results)
         yield place, results
 
@@ -121,7 +128,8 @@ def _gathered(
     job: EngineJob, groups: Sequence[BatchGroup], tables: Mapping[int, pa.Table | None]
 ) -> tuple[list[GroupOutput], dict[str, Any]]:
     outputs: list[GroupOutput] = []
-    facts: dict[str, Any] = {"tokens": 0, "requests": 0, "batch_groups": len(groups)}
+    facts: dict[str, Any] = {"tokens": 0, "requests": 0, "replayed_tokens": 0}
+    facts["batch_groups"] = len(groups)
     for place, group in enumerate(groups):
         results = tables[place]
         if results is None:
@@ -131,6 +139,7 @@ def _gathered(
         facts["engine"] = json.loads(results.schema.metadata[b"engine"])
         facts["tokens"] += _tokens(results)
         facts["requests"] += results.num_rows
+        facts["replayed_tokens"] += replayed_tokens(results)
         outputs.append(GroupOutput(group.keys, results.to_pylist()))
     return outputs, facts
 

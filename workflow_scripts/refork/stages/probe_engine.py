@@ -16,7 +16,7 @@ from refork.data.probe_record import ProbeRecord, Way, WayName, is_invariant
 from refork.data.schemas import RolloutKey
 from refork.data.tables import Row
 from refork.engines.describe import exact_state
-from refork.engines.interface import Engine
+from refork.engines.interface import Engine, replayed_tokens
 from refork.errors import EngineError
 from refork.stages.engine_job import start_engine
 from refork.stages.probe_requests import (
@@ -99,7 +99,13 @@ def probe_engine(
     probe = _Probe(stage["settings"], engines, folder)
     record = probe.run(questions, extent or Extent())
     fingerprint = dict(engines.common.facts.fingerprint)
-    return record, {"tokens": probe.tokens, "requests": probe.requests, "engine": fingerprint}
+    facts = {
+        "tokens": probe.tokens,
+        "requests": probe.requests,
+        "replayed_tokens": probe.replayed_tokens,
+        "engine": fingerprint,
+    }
+    return record, facts
 
 
 def require_invariant(record: ProbeRecord) -> None:
@@ -123,7 +129,7 @@ class _Probe:
 
     def __init__(self, settings: Mapping[str, Any], engines: Engines, folder: Path) -> None:
         self._settings, self._engines, self._folder = settings, engines, folder
-        self.tokens = self.requests = 0
+        self.tokens = self.requests = self.replayed_tokens = 0
 
     def run(self, questions: pa.Table, extent: Extent) -> ProbeRecord:
         """Run the reference, then every way, and compare."""
@@ -193,7 +199,9 @@ class _Probe:
         self, engine: Engine, requests: Sequence[Row], kept: Path | None, snapshots: Path
     ) -> dict[RolloutKey, Row]:
         """Run one batch group; return its results by rollout."""
-        results = engine.run_group(table(requests), kept, snapshots).to_pylist()
+        table_of_results = engine.run_group(table(requests), kept, snapshots)
+        results = table_of_results.to_pylist()
+        self.replayed_tokens += replayed_tokens(table_of_results)
         self.requests += len(results)
         self.tokens += sum(len(row["token_ids"]) for row in results)
         return {rollout_key(row): result for row, result in zip(requests, results, strict=True)}

@@ -10,7 +10,7 @@ import torch
 
 from refork.data.schemas import RESULTS
 from refork.data.tables import from_rows
-from refork.engines.interface import EngineFacts, EngineSettings
+from refork.engines.interface import EngineFacts, EngineSettings, with_replayed_tokens
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.torch.decoder import Decoder
 from refork.engines.torch.paths import open_decoder
@@ -52,7 +52,7 @@ class TorchEngine:
             snapshots = None
             if snapshots_in and any(request.state == "snapshot" for request in group):
                 snapshots = stack.enter_context(Snapshots(snapshots_in, self._decoder.kind))
-            resumptions = self._run(rows, snapshots)
+            resumptions, replayed = self._run(rows, snapshots)
         kept = {row.request.rollout_id: row.state for row in rows if row.state is not None}
         if snapshots_out and kept:
             write_snapshots(snapshots_out, kept, self._decoder.kind)
@@ -60,10 +60,10 @@ class TorchEngine:
             _result(row, resumption, self._decoder.end_tokens)
             for row, resumption in zip(rows, resumptions, strict=True)
         ]
-        return from_rows(results, RESULTS)
+        return with_replayed_tokens(from_rows(results, RESULTS), replayed)
 
-    def _run(self, rows: list[Row], snapshots: Snapshots | None) -> list[Resumption]:
-        """Run rows to their ends; gives what each went on from."""
+    def _run(self, rows: list[Row], snapshots: Snapshots | None) -> tuple[list[Resumption], int]:
+        """Run rows to their ends; gives what each went on from, and the tokens replayed for it."""
         places = min(self._places, max(1, len(rows)))
         states = States(self._decoder, [row.request for row in rows], snapshots, places)
         resumptions: list[Resumption] = []
@@ -76,7 +76,7 @@ class TorchEngine:
 
         # A generator would hold on to each state until the next one comes.
         Schedule(self._decoder, places).run(map(enter, rows))
-        return resumptions
+        return resumptions, states.replayed_tokens
 
 
 def _row(request: Request, ends: frozenset[int]) -> Row:

@@ -95,6 +95,12 @@ class States:
         if replays and not decoder.invariant:
             self._replayed = _replay(decoder, replays, places)
 
+    @property
+    def replayed_tokens(self) -> int:
+        """Generated tokens of rollouts that are decoded once more."""
+        replays = [row for row in self._longest.values() if row.state == "decode_replay"]
+        return sum(len(row.token_ids) - row.prompt_length for row in replays)
+
     def start(self, request: Request) -> tuple[Entry, Resumption]:
         """Give a request its state, and say what that is.
 

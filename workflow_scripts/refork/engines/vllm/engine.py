@@ -10,7 +10,7 @@ import torch
 
 from refork.data.schemas import RESULTS
 from refork.data.tables import from_rows
-from refork.engines.interface import EngineSettings
+from refork.engines.interface import EngineSettings, with_replayed_tokens
 from refork.engines.requests import Request, check_requests, read_requests
 from refork.engines.vllm.cache import CacheSize, Room
 from refork.engines.vllm.group_requests import GroupRequests, Layout
@@ -74,7 +74,7 @@ class VllmEngine:
             _result(request, number, asked, records, cached[number])
             for number, request in enumerate(group)
         ]
-        return from_rows(results, RESULTS)
+        return with_replayed_tokens(from_rows(results, RESULTS), asked.replayed_tokens)
 
     def _check(self, group: Sequence[Request]) -> None:
         """Refuse what this engine cannot do."""

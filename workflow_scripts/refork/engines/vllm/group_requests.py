@@ -88,6 +88,12 @@ class GroupRequests:
         self.requests = [self._answer(number, request) for number, request in enumerate(group)]
         """What answers the requests, in their order; the key of each is its number."""
 
+    @property
+    def replayed_tokens(self) -> int:
+        """Generated tokens that the replays force once more."""
+        told = [replay.instructions for replay in self.replays]
+        return sum(len(one.forced) for one in told if one is not None)
+
     def replay_key(self, request: Request) -> int:
         """Give the key of the replay that a request goes on from."""
         return self._keys[request.rollout_id]
