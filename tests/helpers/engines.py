@@ -1,5 +1,6 @@
 """The engine under test, on a model."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ class Subject:
     settings: EngineSettings
     folder: Path
     prompts: list[list[int]]
-    end_token: int
+    end_tokens: frozenset[int]
     fidelity: float  # bound of |Δ log-probability| when a state is made another way
     engine: Engine
 
@@ -125,7 +126,18 @@ def make_subject(kind: str, dtype: str, folder: Path, fidelity: float, **setting
     asked = {"device": "cpu", "threads": 1, "batch_rows": 64, **settings}
     made = EngineSettings(kind=kind, dtype=dtype, **asked)
     engine = _open(made, folder)
-    return Subject(made, folder, prompts, tokenizer.eos_token_id, fidelity, engine)
+    ends = frozenset({tokenizer.eos_token_id, *_model_ends(folder)})
+    return Subject(made, folder, prompts, ends, fidelity, engine)
+
+
+def _model_ends(folder: Path) -> list[int]:
+    """Read the tokens that end a rollout of the model; those of generation go before."""
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        ends = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
+        if ends is not None:
+            return ends if isinstance(ends, list) else [ends]
+    return []
 
 
 def _open(settings: EngineSettings, folder: Path) -> Engine:

@@ -64,7 +64,7 @@ def test_greedy_rollouts_are_those_of_transformers(architecture: str, tmp_path: 
             attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
             max_new_tokens=RESERVE + 20,
             do_sample=False,
-            eos_token_id=[1, subject.end_token],
+            eos_token_id=sorted(subject.end_tokens),
         )
         assert result["token_ids"] == generated[0, len(prompt) :].tolist()
 
@@ -240,7 +240,7 @@ def test_every_end_token_of_the_generation_config_ends(tiny_model: Path, tmp_pat
     requests = fresh(subject.prompts, rollouts=1)
     tokens = subject.engine.run_group(requests, None, None)["token_ids"][0].as_py()
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    model.generation_config.eos_token_id = [subject.end_token, tokens[5]]
+    model.generation_config.eos_token_id = [*subject.end_tokens, tokens[5]]
     model.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ended = make_subject("torch", "float32", tmp_path, 0.0).engine

@@ -272,7 +272,7 @@ def test_every_end_token_of_model_and_tokenizer_ends(
     write_tokenizer(tmp_path)
     ended = open_subject(tmp_path).engine
     assert isinstance(ended, VllmEngine)
-    assert ended._loaded.end_tokens == {tokens[5], other, wide.end_token}
+    assert ended._loaded.end_tokens == {tokens[5], other, *wide.end_tokens}
     first = ended.run_group(requests, None, None).to_pylist()[0]
     assert first["token_ids"] == tokens[: tokens.index(tokens[5]) + 1]
     assert first["finish_reason"] == "stop"
