@@ -27,8 +27,9 @@ from refork.engines.interface import EngineSettings, SyntheticSettings
 from refork.engines.synthetic.engine import SyntheticEngine
 from refork.errors import EngineError
 from refork.stages.probe_engine import Engines, open_engines, probe_engine, require_invariant
-from refork.stages.probe_requests import Extent, reference_requests, shuffled
+from refork.stages.probe_requests import reference_requests, shuffled
 from refork.stages.probe_states import StateFile, state_distance
+from refork.study.probe_extent import ProbeExtent
 from refork.study.stage import Stage
 
 States = dict[str, NDArray[np.float32]]
@@ -67,7 +68,7 @@ def engine(synthetic_model: Path) -> LayeredEngine:
 
 def probed(engine: Any, folder: Path, **given: Any) -> ProbeRecord:
     asked = given.pop("questions", questions())
-    return probe_engine(STAGE, Engines(engine, engine), asked, folder, Extent(**given))[0]
+    return probe_engine(STAGE, Engines(engine, engine), asked, folder, ProbeExtent(**given))[0]
 
 
 def differing(record: ProbeRecord) -> dict[str, Way]:
@@ -110,10 +111,33 @@ def test_an_exact_engine_is_invariant(engine: LayeredEngine, tmp_path: Path) -> 
     }
     requests = BATCH_ROWS - 16 + sum(way.rollouts for way in record.ways) + BATCH_ROWS
     assert facts["requests"] == requests
-    assert facts["tokens"] > record.tokens
+    asked, tokens = ProbeExtent().demand(5, BATCH_ROWS, keeps_states=True)
+    short = 32 - sum(way.rollouts for way in record.ways if way.way in MIDDLE)  # have no middle
+    assert asked - short == requests
+    assert record.tokens < facts["tokens"] <= tokens
     assert facts["engine"]["engine"] == "synthetic"
     assert not list(tmp_path.glob("*.safetensors"))
     require_invariant(record)
+
+
+MIDDLE = ("resume", "replay", "refeed")
+
+
+@pytest.mark.parametrize(
+    ("questions", "batch_rows", "keeps_states", "requests"),
+    [
+        (0, 24, True, 0),
+        (1, 4, True, 16 + 4 + 16 + 8 + 16 + 8 + 8),
+        (3, 4, False, 15 + 4 + 15 + 8 + 8 + 8),
+        (99, 25, True, 28 + 4 + 28 + 8 + 16 + 8 + 8),
+    ],
+)
+def test_what_a_probe_asks_is_bounded_beforehand(
+    questions: int, batch_rows: int, keeps_states: bool, requests: int
+) -> None:
+    bound = ProbeExtent().demand(questions, batch_rows, keeps_states)
+    assert bound[0] == requests
+    assert bound[1] <= requests * 24
 
 
 def in_order(requests: Rows) -> bool:
@@ -279,7 +303,7 @@ def test_questions_are_the_first_ones_and_there_must_be_one(
 
 
 def test_the_requests_are_those_of_the_study() -> None:
-    asked = reference_requests(questions(), SETTINGS, Extent(), context_length=23)
+    asked = reference_requests(questions(), SETTINGS, ProbeExtent(), context_length=23)
     assert [row["question_id"] for row in asked.group[::6]] == ["q0", "q1", "q2", "q3"]
     assert [row["rollout"] for row in asked.group[:6]] == [0, 1, 2, 3, 4, 5]
     assert {row["max_tokens"] for row in asked.group} == {20}  # what the context has room for

@@ -160,10 +160,13 @@ def test_a_probe_is_named_costed_and_explained(
     named = graph.study_folder / "base" / "probe_engine" / "stage.json"
     assert read_record(named) == probe.record
     cost = stage_cost(graph, probe, lock_of(study))
-    assert (cost.jobs, cost.to_run, cost.tokens) == (1, 1, 0)
+    # 64 rows, twice; 16 rollouts are compared: 4 alone, 8 among fewer, 16 + 8 + 8 from the middle.
+    assert (cost.jobs, cost.to_run, cost.requests) == (1, 1, 2 * 64 + 4 + 8 + 32)
+    assert cost.tokens == cost.tokens_to_run == (2 * 64 + 4 + 8) * 24 + 32 * 11
     [output] = graph.outputs(probe)
     output.touch()
-    assert stage_cost(graph, probe, lock_of(study)).to_run == 0
+    done = stage_cost(graph, probe, lock_of(study))
+    assert (done.to_run, done.tokens_to_run) == (0, 0)
     assert graph.demand("probe_engine") == graph.demand("sample_rollouts")
 
 

@@ -21,7 +21,6 @@ from refork.errors import EngineError
 from refork.stages.engine_job import start_engine
 from refork.stages.probe_requests import (
     SHORTEST,
-    Extent,
     Reference,
     reference_requests,
     resumed_requests,
@@ -30,6 +29,7 @@ from refork.stages.probe_requests import (
 )
 from refork.stages.probe_states import StateFile
 from refork.stages.probe_tally import Recorded, Tally, rollout_key
+from refork.study.probe_extent import ProbeExtent
 
 REMEDY = (
     "set `engine.kernels: stock`, which promises nothing of the kind; or probe another dtype, "
@@ -74,7 +74,7 @@ def probe_engine(
     engines: Engines,
     questions: pa.Table,
     folder: Path,
-    extent: Extent | None = None,
+    extent: ProbeExtent | None = None,
 ) -> tuple[ProbeRecord, dict[str, Any]]:
     """Probe an engine; return the record and the facts for the manifest.
 
@@ -97,7 +97,7 @@ def probe_engine(
     if not questions.num_rows:
         raise EngineError("there is no question to probe the engine with")
     probe = _Probe(stage["settings"], engines, folder)
-    record = probe.run(questions, extent or Extent())
+    record = probe.run(questions, extent or ProbeExtent())
     fingerprint = dict(engines.common.facts.fingerprint)
     facts = {
         "tokens": probe.tokens,
@@ -131,7 +131,7 @@ class _Probe:
         self._settings, self._engines, self._folder = settings, engines, folder
         self.tokens = self.requests = self.replayed_tokens = 0
 
-    def run(self, questions: pa.Table, extent: Extent) -> ProbeRecord:
+    def run(self, questions: pa.Table, extent: ProbeExtent) -> ProbeRecord:
         """Run the reference, then every way, and compare."""
         engine = self._settings["engine"]
         snapshots = engine.get("vllm", {}).get("snapshots", False)

@@ -11,21 +11,10 @@ from refork.data.schemas import QUESTIONS, REQUESTS, RolloutKey
 from refork.data.tables import Row, from_rows
 from refork.stages.batch_groups import shuffle_key
 from refork.stages.sample_rollouts import rollout_groups
+from refork.study.probe_extent import ProbeExtent
 
 SHORTEST = 3  # generated tokens of a rollout that has a middle: one before, one forced, one behind
 _ORDER_SEED = 1
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How much a probe runs: questions, rollouts that are compared, tokens of each at most.
-
-    Half a minute of a small model on one core.
-    """
-
-    questions: int = 4
-    rollouts: int = 16
-    max_tokens: int = 24
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class Reference:
 def reference_requests(
     questions: pa.Table,
     settings: Mapping[str, Any],
-    extent: Extent,
+    extent: ProbeExtent,
     context_length: int,
     keeps_states: bool = True,
 ) -> Reference:
@@ -72,8 +61,8 @@ def reference_requests(
     """
     by_question = groupby(questions.to_pylist(), key=lambda row: row["question_id"])
     first = [list(rows) for _, rows in islice(by_question, extent.questions)]
-    each = max(1, extent.rollouts // len(first))
-    filled = max(each, -(-settings["engine"]["batch_rows"] // len(first)))
+    each = extent.each(len(first))
+    filled = extent.filled(len(first), settings["engine"]["batch_rows"])
     asked = [
         {**rows[rollout % len(rows)], "rollout": rollout}
         for rows in first

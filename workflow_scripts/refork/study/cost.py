@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from refork.data.schemas import ARMS
+from refork.engines.describe import exact_state
 from refork.study.config import Settings
 from refork.study.graph import Graph, block_draws
+from refork.study.probe_extent import ProbeExtent
 from refork.study.stage import Stage
 
 
@@ -46,10 +48,14 @@ def _demand(
     graph: Graph, stage: Stage, lock: Mapping[str, Any], blocks: Sequence[str]
 ) -> tuple[int, int]:
     """Return requests and generated tokens at most; of a pass, in some of its draw blocks."""
-    if stage.name not in ("sample_rollouts", "resample"):
+    if stage.name not in ("probe_engine", "sample_rollouts", "resample"):
         return 0, 0
     settings = graph.settings_of(stage.name, stage.hash)
     variant = graph.variants_of(stage)[0]
+    if stage.name == "probe_engine":
+        locked, engine = lock["variants"][variant], settings.engine
+        keeps = exact_state(locked["engine"]["kind"], engine.vllm.snapshots) == "snapshot"
+        return ProbeExtent().demand(locked["questions"]["count"], engine.batch_rows, keeps)
     rollouts = lock["variants"][variant]["questions"]["count"] * settings.rollouts.count
     if stage.name == "sample_rollouts":
         return rollouts, rollouts * settings.rollouts.max_tokens
